@@ -84,6 +84,7 @@ class Sizes(TypedDict, total=False):
     chunk_rows: Annotated[int, "headrace.state.chunks:CHUNK_ROWS"]
     least_footers: Annotated[int, "headrace.state.chunks:LEAST_FOOTERS"]
     most_of_a_file: Annotated[float, "headrace.state.chunks:MOST_OF_A_FILE"]
+    cache_look_seconds: Annotated[int, "headrace.state.file_cache:LOOK_SECONDS"]
     prefix_rows: Annotated[int, "headrace.state.file_cache:PREFIX_ROWS"]
     run_bytes: Annotated[int, "headrace.state.file_cache:RUN_BYTES"]
     file_bytes: Annotated[int, "headrace.state.files:FILE_BYTES"]

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ import pytest
 from headrace.errors import FixConfigError
 from headrace.state.file_cache import LayerCache, default_cache, put_runs, write_run
 from headrace.state.sorted_file import SortedFile
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import LocalStore, ObjectStore
@@ -128,6 +130,7 @@ def test_the_rows_of_another_file_are_not_taken(store: MemoryStore, cache: Layer
     assert same(reopen_cache(cache).load_file(store, file, SCHEMA))
 
 
+@set_sizes(cache_look_seconds=0)
 def test_the_least_recently_used_go_first_and_stay_readable_while_mapped(store: MemoryStore, cache: LayerCache) -> None:
     stored_files = [put(store, cache, ROWS.slice(number, 50), str(number)) for number in range(6)]
     sizes = [path.stat().st_size for path in files(cache)]
@@ -148,6 +151,7 @@ def test_the_least_recently_used_go_first_and_stay_readable_while_mapped(store: 
 @pytest.mark.slow
 def test_what_others_removed_is_let_go(store: MemoryStore, cache: LayerCache) -> None:
     """A file that is mapped takes room on the disk whether it has a name or not."""
+    cache.limit_bytes = 0
     put(store, cache)
     (gone_file,) = files(cache)
     gone_file.unlink()
@@ -156,7 +160,6 @@ def test_what_others_removed_is_let_go(store: MemoryStore, cache: LayerCache) ->
         return str(gone_file) in Path("/proc/self/maps").read_text()
 
     assert is_mapped()
-    cache.limit_bytes = 0
     put(store, cache, ROWS.slice(0, 10), "another")
     gc.collect()
     assert not is_mapped()
@@ -194,6 +197,23 @@ def test_using_a_file_keeps_it(store: MemoryStore, cache: LayerCache) -> None:
     os.utime(path, ns=(0, 0))
     cache.load_file(store, file, SCHEMA)
     assert path.stat().st_mtime_ns > 0
+
+
+def test_a_process_that_begins_relies_on_a_look_that_another_just_had(store: MemoryStore, cache: LayerCache) -> None:
+    put(store, cache)
+    put(store, LayerCache(cache.folder, 1), ROWS.slice(0, 10), "other")
+    assert len(files(cache)) == 2
+    with set_sizes(cache_look_seconds=0):
+        put(store, LayerCache(cache.folder, 1), ROWS.slice(0, 20), "another")
+    assert len(files(cache)) == 1, "what is longest unused goes before the first file"
+
+
+def test_a_process_looks_once_it_brought_a_hundredth_of_the_limit(store: MemoryStore, cache: LayerCache) -> None:
+    put(store, cache)
+    small = LayerCache(cache.folder, 1)
+    for number in range(3):
+        put(store, small, ROWS.slice(0, 10 + number), str(number))
+        assert len(files(cache)) == 2 if number == 0 else 1
 
 
 @pytest.mark.slow
@@ -380,7 +400,25 @@ def test_the_folder_is_the_users_own_and_made_where_it_is_missing(
     cache = default_cache.__wrapped__()
     assert cache.folder == tmp_path / "headrace/state"
     assert cache.folder.stat().st_mode & 0o777 == 0o700
-    assert 0 < cache.limit_bytes <= 20 * 10**9
+
+
+def test_without_a_limit_it_takes_a_quarter_of_what_the_disk_has_free_for_it(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bytes_free(free: int) -> None:
+        monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+
+    def reopen() -> LayerCache:
+        return LayerCache(tmp_path / "cache", None)
+
+    with set_sizes(cache_look_seconds=0):
+        bytes_free(10**9)
+        for number in range(5):
+            put(store, reopen(), ROWS.slice(0, 50 + number), str(number))
+        assert len(files(reopen())) == 5
+        bytes_free(0)
+        put(store, reopen(), ROWS.slice(0, 60), "last")
+        assert len(files(reopen())) == 2, "a quarter of the five, and the new one"
 
 
 def test_the_environment_names_folder_and_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

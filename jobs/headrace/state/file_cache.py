@@ -198,6 +198,10 @@ FOLDER_VARIABLE, BYTES_VARIABLE = "HEADRACE_CACHE", "HEADRACE_CACHE_BYTES"
 DEFAULT_BYTES = 20 * 10**9
 MAX_FILES = 10_000
 """The most files that are looked through in milliseconds."""
+LOOK_SECONDS: Final = Size(60)
+"""How long a process that begins relies on a look that another one had. All may exceed the limit by a hundredth each,
+so they are few within this time.
+"""
 
 _FREE_SHARE = 4
 _MOST_OPEN_FILES = 2048
@@ -205,7 +209,7 @@ _MOST_DECODED = 2
 """Objects that are decoded at a time, each in about 100 MB of memory; more may be on their way."""
 
 _ENDING = ".arrow"
-_UNNAMED_FOLDER = "unnamed"
+_UNNAMED_FOLDER, _LOOKED_THROUGH = "unnamed", "looked-through"
 _CHECKSUM, _OBJECT, _ETAG = "sha256", "object", "etag"
 
 
@@ -288,15 +292,18 @@ class RowsInMemory:
 
 
 class LayerCache:
-    """Data files in ``folder``, of about ``limit_bytes`` together. Safe for many threads and processes."""
+    """Data files in ``folder``, of about ``limit_bytes`` together. None: 20 GB, but no more than a quarter of what the
+    disk has free for them. Safe for many threads and processes.
+    """
 
-    def __init__(self, folder: Path, limit_bytes: int) -> None:
+    def __init__(self, folder: Path, limit_bytes: int | None) -> None:
         self.folder, self.limit_bytes = folder, limit_bytes
         self._unnamed_folder = folder / _UNNAMED_FOLDER
         self._open: OrderedDict[str, tuple[SortedFile, Mapping[str, str]]] = OrderedDict()
         self._lock = threading.Lock()
         self._decoding = threading.BoundedSemaphore(_MOST_DECODED)
         self._grown_bytes: int | None = None
+        self._look_bytes = 0
         with _folder_errors(folder):
             self._make_folders()
 
@@ -413,24 +420,49 @@ class LayerCache:
         return self.folder / f"{file.sha256}-{FORM}{_BOOT}{_ENDING}"
 
     def _make_room(self) -> None:
-        """Remove what is longest unused: before the first file, and after each hundredth of the limit that came."""
+        """Remove what is longest unused: before the first file, and after each hundredth of the limit that came. The
+        first time another process may just have done so: one of many short runs would spend a tenth of its CPU on it.
+        """
         with self._lock:
-            if self._grown_bytes is not None and self._grown_bytes <= self.limit_bytes // 100:
+            if self._grown_bytes is not None and self._grown_bytes <= self._look_bytes:
                 return
             is_first, self._grown_bytes = self._grown_bytes is None, 0
         if is_first:
             sweep_folder(self._unnamed_folder)
+            self._look_bytes = self._limit_beside(0) // 100
+            if self._is_just_looked_through():
+                return
+        with suppress(PermissionError):  # another user's
+            (self.folder / _LOOKED_THROUGH).touch()
+        files = sorted(_cached_files(self.folder), reverse=True)
+        limit = self._limit_beside(sum(size for _, size, _ in files))
+        self._look_bytes = limit // 100
         left: set[str] = set()
         total = 0
-        for _, size, name in sorted(_cached_files(self.folder), reverse=True):
+        for _, size, name in files:
             total += size
-            if total <= self.limit_bytes and len(left) < MAX_FILES:
+            if total <= limit and len(left) < MAX_FILES:
                 left.add(name)
             else:
                 (self.folder / name).unlink(missing_ok=True)
         with self._lock:  # the disk gets room back when nobody has a file mapped
             for name in self._open.keys() - left:
                 del self._open[name]
+
+    def _is_just_looked_through(self) -> bool:
+        os.utime(self._unnamed_folder)
+        try:
+            looked_at = (self.folder / _LOOKED_THROUGH).stat().st_mtime_ns
+        except FileNotFoundError:
+            return False
+        # both by the clock of the file system
+        return 0 <= self._unnamed_folder.stat().st_mtime_ns - looked_at < LOOK_SECONDS.value * 10**9
+
+    def _limit_beside(self, cached_bytes: int) -> int:
+        """How many bytes there may be, where the cache has ``cached_bytes`` now."""
+        if self.limit_bytes is not None:
+            return self.limit_bytes
+        return min(DEFAULT_BYTES, (shutil.disk_usage(self.folder).free + cached_bytes) // _FREE_SHARE)
 
 
 @cache
@@ -439,10 +471,7 @@ def default_cache() -> LayerCache:
     ``${XDG_CACHE_HOME:-~/.cache}/headrace/state``). Its limit is HEADRACE_CACHE_BYTES (20 GB, but no more than a
     quarter of what the disk has free for it).
     """
-    folder = _cache_folder()
-    layer_cache = LayerCache(folder, 0)
-    layer_cache.limit_bytes = _byte_limit(folder)
-    return layer_cache
+    return LayerCache(_cache_folder(), _set_limit())
 
 
 def _cache_folder() -> Path:
@@ -458,15 +487,11 @@ def _cache_folder() -> Path:
         ) from error
 
 
-def _byte_limit(folder: Path) -> int:
+def _set_limit() -> int | None:
     setting = os.environ.get(BYTES_VARIABLE)
-    if setting is None:
-        with _folder_errors(folder):
-            own = sum(size for _, size, _ in _cached_files(folder))
-            return min(DEFAULT_BYTES, (shutil.disk_usage(folder).free + own) // _FREE_SHARE)
-    if not setting.isdecimal():
+    if setting is not None and not setting.isdecimal():
         raise CacheFolderError(f"{BYTES_VARIABLE} is {setting!r}: give a number of bytes, or leave it out")
-    return int(setting)
+    return None if setting is None else int(setting)
 
 
 def _cached_files(folder: Path) -> Iterator[tuple[int, int, str]]:
