@@ -23,7 +23,6 @@ from itertools import islice, takewhile
 from typing import Any, ClassVar, cast
 
 import msgspec
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from headrace.errors import RetryError
 from headrace_snapshots import names as object_names
@@ -427,25 +426,29 @@ class CatalogLog:
         return End(number, newest, "; ".join(losses[:_MOST_NAMED]) + more)
 
     def _create_surely(self, entry: Entry) -> bool:
-        in_doubt = False
+        try:
+            return self._create(entry)
+        except object_stores.UnknownOutcomeError:
+            return self._create_in_doubt(entry)
+
+    def _create_in_doubt(self, entry: Entry) -> bool:
+        """Whether ``entry`` is stored, of which one put has an unknown outcome. Raises UnknownOutcomeError."""
+        from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential  # few do
 
         def attempt() -> bool:
-            nonlocal in_doubt
             try:
                 return self._create(entry)
             except (object_stores.UnknownOutcomeError, object_stores.StoreUnavailableError) as error:
-                in_doubt = in_doubt or isinstance(error, object_stores.UnknownOutcomeError)
-                if in_doubt:  # a later put that certainly failed says nothing about an earlier one
-                    where = f"{self._store.uri}/{self._entry_path(entry.number)}"
-                    raise object_stores.UnknownOutcomeError(
-                        f"whether {where} was stored is unknown; look at the log: {error}"
-                    ) from error
-                raise
+                # a later put that certainly failed says nothing about an earlier one
+                where = f"{self._store.uri}/{self._entry_path(entry.number)}"
+                raise object_stores.UnknownOutcomeError(
+                    f"whether {where} was stored is unknown; look at the log: {error}"
+                ) from error
 
         retrying = Retrying(
             retry=retry_if_exception_type(object_stores.UnknownOutcomeError),
             wait=wait_random_exponential(multiplier=0.02, max=2),
-            stop=stop_after_attempt(_APPEND_ATTEMPTS),
+            stop=stop_after_attempt(_APPEND_ATTEMPTS - 1),
             reraise=True,
         )
         return retrying(attempt)

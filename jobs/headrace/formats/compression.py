@@ -5,7 +5,6 @@ Each compression is held to what it carries to check itself by: lengths and chec
 
 import codecs
 import re
-import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -144,6 +143,8 @@ def _unpack_zip(data: bytes) -> bytes:
     """The one file in an archive, held to its CRC-32 and length. Nothing may be in the archive but that file: what its
     directory does not name would be lost.
     """
+    import zipfile  # few files are archives
+
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
             members = [member for member in archive.infolist() if not member.is_dir()]
