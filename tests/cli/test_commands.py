@@ -116,6 +116,9 @@ NOT_OF_A_PLAIN_RUN = {
     *(f"headrace.runs.publishing.{name}" for name in ("adoption", "patch", "promotion")),
     "headrace.read.lineage.lineage",
     "headrace.distribute.spark",
+    "headrace.formats.parquet",
+    "tenacity",
+    "zipfile",
 }
 
 

@@ -23,7 +23,6 @@ from headrace.distribute.tasks.task_results import BundleOutput, Failure, ShareO
 from headrace.distribute.views import dead_letters_of_none, late_rows, late_sides, rejected_rows
 from headrace.distribute.watermark_inputs import InputObservations, ObservationContext, observe_records
 from headrace.formats.file_format import DividedFileError, ScannedRecords
-from headrace.formats.parquet import values_as
 from headrace.kernel.columns import arrow_type, as_numpy
 from headrace.kernel.delta import Columns, Disposition, KeyHashes, aggregate_rows, fates_of, takes_part
 from headrace.kernel.rows import select_rows
@@ -111,7 +110,11 @@ def cast_columns(rows: pa.RecordBatch, schema: Schema) -> dict[str, pa.Array]:
 
 
 def _cast_column(values: pa.Array, kind: ColumnType) -> pa.Array:
-    return values.cast(arrow_type(kind)) if isinstance(kind, DataType) else values_as(values, kind)[0]
+    if isinstance(kind, DataType):
+        return values.cast(arrow_type(kind))
+    from headrace.formats.parquet import values_as  # a format that few runs need
+
+    return values_as(values, kind)[0]
 
 
 def _map_records(
