@@ -135,3 +135,21 @@ for thread in threads:
     thread.join()
 print(counts)"""
     assert output_of(program) == f"{[1] * 8}\n"
+
+
+def test_a_file_of_the_cache_is_written_without_pandas() -> None:
+    program = """\
+import sys, tempfile
+from pathlib import Path
+import numpy as np
+import pyarrow as pa
+from headrace.program import columns as c
+from headrace.state.file_cache import PREFIX_ROWS, open_run, write_run
+from headrace.state.sorted_file import SortedFile
+hashes = pa.array(np.arange(PREFIX_ROWS.value, dtype=np.uint64) << np.uint64(48))
+rows = pa.RecordBatch.from_arrays([hashes], names=[c.HASH])
+with tempfile.TemporaryDirectory() as folder:
+    write_run(Path(folder, 'run'), SortedFile(rows), {})
+    run, _ = open_run(Path(folder, 'run'), rows.schema)
+print(run.prefixes is None, 'pandas' in sys.modules)"""
+    assert output_of(f"{LATE}{program}") == "False False\n"

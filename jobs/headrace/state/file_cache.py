@@ -91,7 +91,7 @@ def write_run(path: Path, run: SortedFile, notes: Mapping[str, str]) -> None:
                 }
     if c.HASH in rows.schema.names and rows.num_rows >= PREFIX_ROWS.value and _is_ascending(run.hashes):
         prefixes = HashPrefixes.from_hashes(run.hashes)
-        columns |= {_PREFIXES: _as_single_row(pa.array(prefixes.bits)), _SHIFT: pa.array([prefixes.shift])}
+        columns |= {_PREFIXES: _as_single_row(pa.array(prefixes.bits)), _SHIFT: pa.array(np.array([prefixes.shift]))}
     metadata = {**notes, _NAMES: json.dumps(rows.schema.names)}
     batch = pa.RecordBatch.from_pydict(columns).replace_schema_metadata(metadata)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
