@@ -19,8 +19,10 @@ from headrace.distribute.tasks.background import (
     Merges,
     MergeStep,
     TableMerges,
+    growth_of_input,
     many_layers,
     most_layers,
+    rows_of_step,
 )
 from headrace.state.chunks import GROUPS
 from headrace_lab.sizes import set_sizes
@@ -45,28 +47,39 @@ def parts_of(layers: Sequence[Layer]) -> int:
 @dataclass
 class Table:
     """Layers of rows that nobody replaces; what is merged beside an epoch is taken over by it. ``knows_input``: an
-    epoch reads a byte a row, and knows what the one before it read.
+    epoch reads a byte a row, and knows what the one before it read. ``is_current``: parts are as in its folds.
     """
 
     knows_input: bool = False
+    is_current: bool = False
     layers: tuple[Layer, ...] = ()
     merges: TableMerges = field(default_factory=TableMerges)
     merged_rows: list[int] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     rows_before: int = 0
+    steps: tuple[MergeStep, ...] = ()
 
-    def epoch(self, rows: int) -> None:
+    def epoch(self, rows: int, *, is_step_done: bool = True) -> None:
+        """An epoch of so many ``rows``. A step that is not done goes on, and no other one begins."""
         number = len(self.merged_rows)
-        self.merges = self.merges.with_next(self.layers, parts_of)
-        growth = rows / self.rows_before if self.knows_input and rows and self.rows_before else None
+        growth = growth_of_input(rows, self.rows_before) if self.knows_input else None
         self.rows_before = rows
-        steps = self.merges.next_steps(self.layers, growth)
+        merged_rows = 0
+        if not self.steps:
+            self.merges = self.merges.with_next(self.layers, lambda own: self._parts_of(own, growth))
+            self.steps = self.merges.next_steps(self.layers, growth)
+            merged_rows = sum(count_merged_rows(step) for step in self.steps)
         self.layers = (*self.layers, layer(rows, number))
-        self.merged_rows.append(sum(count_merged_rows(step) for step in steps))
-        self.merges, self.layers = self.merges.with_finished_steps(
-            {step: files(step) for step in steps}
-        ).apply_finished(self.layers)
+        self.merged_rows.append(merged_rows)
+        if is_step_done or len(self.layers) > most_layers():
+            finished_steps, self.steps = {step: files(step) for step in self.steps}, ()
+            self.merges, self.layers = self.merges.with_finished_steps(finished_steps).apply_finished(self.layers)
         self.counts.append(len(self.layers))
+
+    def _parts_of(self, layers: Sequence[Layer], growth: float | None) -> int:
+        if not self.is_current:
+            return parts_of(layers)
+        return max(1, sum(layer.rows for layer in layers) // rows_of_step(self.layers, growth))
 
     @property
     def rows(self) -> int:
@@ -99,9 +112,9 @@ def test_epochs_on_many_live_keys_merge_a_little_each() -> None:
     assert sum(table.merged_rows) <= 4 * table.rows, "a row is written once for each tier"
 
 
-@pytest.mark.parametrize("knows_input", [True, False])
-def test_small_epochs_behind_a_load_do_not_pay_for_it(knows_input: bool) -> None:
-    table, changed_keys = Table(knows_input), 200_000
+@pytest.mark.parametrize(("knows_input", "is_current"), [(True, False), (False, False), (True, True)])
+def test_small_epochs_behind_a_load_do_not_pay_for_it(knows_input: bool, is_current: bool) -> None:
+    table, changed_keys = Table(knows_input, is_current), 200_000
     for _ in range(FANOUT.value):
         table.epoch(6_250_000)
     begun_number = len(table.merged_rows)
@@ -124,9 +137,16 @@ def test_a_small_run_behind_a_load_does_not_pay_for_it(tmp_path: Path) -> None:
     landing.mkdir()
     users = hr.parquet(landing.as_uri(), {"user": int, "at": datetime}).event_time("at", bound="1h")
     visits = hr.Pipeline(
-        "visits", users, key="user", where=hr.FixedWindows("1d"), what={"visits": hr.count()}, executor="local"
+        "visits",
+        users,
+        key="user",
+        where=hr.FixedWindows("1d"),
+        what={"visits": hr.count()},
+        when=hr.on_update(),
+        executor="local",
     )
     root, rows, parts_left = hr.open((tmp_path / "root").as_uri(), create=True), 5_000, []
+    fold_parts_left: list[int] = []
     for number in range(FANOUT.value):
         land(number, range(number * rows, (number + 1) * rows))
         root[visits].run()
@@ -134,17 +154,23 @@ def test_a_small_run_behind_a_load_does_not_pay_for_it(tmp_path: Path) -> None:
         land(FANOUT.value + number, range(number, number + 5))
         root[visits].run()
         catalog = Catalog(open_store((tmp_path / "root").as_uri()), "visits")
-        [merge] = catalog.manifest(catalog.head().refs["main"]).merges["state"]
+        unfinished_merges = catalog.manifest(catalog.head().refs["main"]).merges
+        [merge], [fold] = unfinished_merges["state"], unfinished_merges["current"]
         parts_left.append(len(merge.left))
+        fold_parts_left.append(len(fold.left))
     assert merge.parts == FANOUT.value * rows // 500
+    assert fold.parts >= merge.parts // 2, "a part of a fold is no larger than a step"
+    assert fold_parts_left == [fold.parts - 1, fold.parts - 2]
     # a step has twice 500 rows at most, where one sized by the load had three times 5,000
     assert parts_left == [merge.parts - 1, merge.parts - 2]
 
 
-@pytest.mark.parametrize("knows_input", [True, False])
+@pytest.mark.parametrize(("knows_input", "is_current"), [(True, False), (False, False), (True, True)])
 @pytest.mark.parametrize("small_epochs", [1, 2, 5])
-def test_no_epoch_waits_for_a_whole_merge_where_some_are_large(knows_input: bool, small_epochs: int) -> None:
-    table = Table(knows_input)
+def test_no_epoch_waits_for_a_whole_merge_where_some_are_large(
+    knows_input: bool, is_current: bool, small_epochs: int
+) -> None:
+    table = Table(knows_input, is_current)
     for _ in range(300):
         table.epoch(4_000_000)
         for _ in range(small_epochs):
@@ -173,6 +199,29 @@ def test_layers_stay_few_and_no_row_is_lost_whatever_comes(arrivals: list[int], 
         assert spans == sorted(spans)
     assert table.rows == sum(arrivals)
     assert max(table.counts) <= most_layers() + FANOUT.value
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0, 1, 50, 3_000, 40_000, 300_000, 2_000_000, 20_000_000]), st.booleans()),
+        min_size=40,
+        max_size=300,
+    )
+)
+@examples(100)
+def test_folds_of_current_leave_few_layers_and_end_whatever_comes(arrivals: list[tuple[int, bool]]) -> None:
+    table = Table(knows_input=True, is_current=True)
+    for rows, is_step_done in arrivals:
+        table.epoch(rows, is_step_done=is_step_done)
+    assert table.rows == sum(rows for rows, _ in arrivals)
+    assert max(table.counts) <= most_layers() + FANOUT.value
+    begun_merges = table.merges.unfinished_merges
+    # a step does a part at least, but for one in sixteen, which has a merge of one-row epochs to do first
+    most_steps = sum(len(merge.left) for merge in begun_merges) * 2 + FANOUT.value
+    for _ in range(most_steps):
+        table.epoch(1)
+    last_epochs = {merge.last_epoch for merge in begun_merges}
+    assert not [merge for merge in table.merges.unfinished_merges if merge.last_epoch in last_epochs]
 
 
 def test_a_smaller_merge_goes_before_a_larger_one() -> None:

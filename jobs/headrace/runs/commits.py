@@ -28,7 +28,14 @@ import msgspec
 
 from headrace.distribute.epoch import Attempt, Attempts, ComputedEpoch, counts_with
 from headrace.distribute.process import BackgroundThread, Stop
-from headrace.distribute.tasks.background import NO_MERGES, MergeStep, TableMerges, most_layers
+from headrace.distribute.tasks.background import (
+    NO_MERGES,
+    MergeStep,
+    TableMerges,
+    growth_of_input,
+    most_layers,
+    rows_of_step,
+)
 from headrace.errors import RetryError
 from headrace.ext.executors import Engine
 from headrace.ext.sources import SourceSplit
@@ -38,8 +45,9 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_plan import columns_after, under_new_names
 from headrace.read.snapshots.progress import StoredProgress, continuing_to_json, epoch_to_json
 from headrace.read.snapshots.read_names import NO_NAMES, NamesSeen, logged_splits
-from headrace.read.views.columns import View, ViewColumns, schema_of
+from headrace.read.views.columns import Folding, View, ViewColumns, schema_of
 from headrace.sources.landing import ByInput
+from headrace.state.chunks import GROUPS
 from headrace.state.files import WrittenState
 from headrace.this_process import Size
 from headrace_snapshots.catalog import Catalog, Claim
@@ -140,8 +148,9 @@ class Folds:
         self._merges = TableMerges(tuple(unfinished_merges))
         self._fold_thread = BackgroundThread[Mapping[MergeStep, Sequence[tuple[snapshot_files.DataFile, ...]]]]("fold")
 
-    def begin_step(self, layers: TableLayers, prefix: str) -> None:
+    def begin_step(self, layers: TableLayers, prefix: str, growth: float | None) -> None:
         """Begin a step of the fold of committed ``layers``, into files below ``prefix``, unless one is under way.
+        ``growth`` is that of ``TableMerges.next_steps``.
 
         A fold has the columns of today, and readers take a layer's for those of its last epoch. So layers that all have
         other columns are not folded.
@@ -150,12 +159,16 @@ class Folds:
             layers and self._columns.names_in_epoch(View.CURRENT, layers[-1].last_epoch)
         ):
             return
-        self._merges = self._merges.with_next(layers, self._parts_of)
-        if steps := self._merges.next_steps(layers):
+        self._merges = self._merges.with_next(layers, lambda own: self._parts_of(own, rows_of_step(layers, growth)))
+        if steps := self._merges.next_steps(layers, growth):
             self._fold_thread.begin(lambda stop: {step: self._fold(step, prefix, stop) for step in steps})
 
-    def _parts_of(self, layers: Sequence[snapshot_files.Layer]) -> int:
-        return self._engine.parts_of_fold(sum(layer.bytes for layer in layers))
+    def _parts_of(self, layers: Sequence[snapshot_files.Layer], step_rows: int) -> int:
+        parts = self._engine.parts_of_fold(sum(layer.bytes for layer in layers))
+        if self._columns.folding is Folding.NOTHING:  # parts are of whole files, and are to become fewer
+            return parts
+        # a step does one part at least: parts of the size of a load would make the first small epochs pay for it
+        return max(parts, min(sum(layer.rows for layer in layers) // step_rows, GROUPS))
 
     def _fold(self, step: MergeStep, prefix: str, stop: Stop) -> tuple[tuple[snapshot_files.DataFile, ...], ...]:
         names = {
@@ -303,7 +316,13 @@ class Committer:
         self._counted_requests = engine.store.requests.snapshot() if counted_requests is None else counted_requests
         self._pending: list[Future[None]] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
-        self._begin_fold()
+        self._expected_bytes: int | None = None
+
+    def expect_epoch(self, input_bytes: int) -> None:
+        """An epoch that reads so many bytes is computed next. What is folded beside it has a size that goes with it."""
+        is_first, self._expected_bytes = self._expected_bytes is None, input_bytes
+        if is_first:  # later ones begin with a commit
+            self._begin_fold()
 
     def submit(self, computed_epoch: ComputedEpoch) -> None:
         """Queue an epoch. Raises the failure of an earlier one."""
@@ -449,8 +468,9 @@ class Committer:
     def _begin_fold(self) -> None:
         if self.head is not None:
             prefix = self.catalog.data_prefix(self.head.epoch, self.head.snapshot_id)
+            growth = growth_of_input(self._expected_bytes or 0, self.head.counts.get("input_bytes", 0))
             for results in self.outputs.values():
-                results.folds.begin_step(self.head.tables.get(results.names.current, ()), prefix)
+                results.folds.begin_step(self.head.tables.get(results.names.current, ()), prefix, growth)
 
     def _extended_logs(
         self, parent: format_manifest.Manifest | None, epoch_result: ComputedEpoch

@@ -38,7 +38,7 @@ from headrace.read.snapshots.epoch_history import RecordedEpoch
 from headrace.read.snapshots.progress import StoredProgress, progress_of, unread_files
 from headrace.read.snapshots.read_names import NamesSeen
 from headrace.runs.commits import Committer
-from headrace.runs.executors.choice import WorkEstimate, check_installed, choose
+from headrace.runs.executors.choice import WorkEstimate, check_installed, choose, input_bytes
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.listener import GuardedListener
 from headrace.runs.restore import check_code, check_continues
@@ -268,6 +268,7 @@ def commit_epochs(
             committer.drain()
             raise
         epoch = planned_epoch.epoch
+        committer.expect_epoch(input_bytes(epoch.files))
         epoch_result = committer.engine.compute(
             epoch.files,
             epoch.processing_time,

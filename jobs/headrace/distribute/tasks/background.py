@@ -186,9 +186,7 @@ class TableMerges(msgspec.Struct, frozen=True):
         """What to do of them beside one epoch, the smallest first: its like comes up again soonest. ``growth``: how
         many times the input of the epoch before it reads, None if that is not known.
         """
-        rows_left = max(STEP_ROWS.value, PACE.value * expected_rows(layers, growth)) * (
-            2 if len(layers) > many_layers() else 1
-        )
+        rows_left = rows_of_step(layers, growth) * (2 if len(layers) > many_layers() else 1)
         steps: list[MergeStep] = []
         for merge, own in sorted(
             ((m, m.source_layers(layers)) for m in self.unfinished_merges), key=lambda merge: _row_count(merge[1])
@@ -215,6 +213,11 @@ class TableMerges(msgspec.Struct, frozen=True):
         return TableMerges(tuple(merge for merge in self.unfinished_merges if merge.left)), tuple(layers)
 
 
+def growth_of_input(input_bytes: int, bytes_before: int) -> float | None:
+    """How many times the input of the epoch before it an epoch reads; None if one of the two is nothing, or unknown."""
+    return input_bytes / bytes_before if input_bytes and bytes_before else None
+
+
 def expected_rows(layers: Sequence[Layer], growth: float | None) -> int:
     """About how many rows the next epoch adds to a table: as the newest layer, if ``growth`` is not known. So a small
     epoch behind a large one does not pay for that one.
@@ -222,6 +225,11 @@ def expected_rows(layers: Sequence[Layer], growth: float | None) -> int:
     if not layers:
         return 0
     return int(layers[-1].rows * (1 if growth is None else min(growth, MOST_GROWTH)))
+
+
+def rows_of_step(layers: Sequence[Layer], growth: float | None) -> int:
+    """About how many rows of ``layers`` are merged beside an epoch. ``growth`` as in ``TableMerges.next_steps``."""
+    return max(STEP_ROWS.value, PACE.value * expected_rows(layers, growth))
 
 
 def _row_count(layers: Sequence[Layer]) -> int:

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from headrace.distribute.chain import ChainState, StageClocks, with_downstream, with_upstream
 from headrace.distribute.epoch import Attempts, ComputedEpoch, RecomputedEpoch
 from headrace.distribute.process import Stop
-from headrace.distribute.tasks.background import NO_MERGES, FoldPlan, Merger, Merges
+from headrace.distribute.tasks.background import NO_MERGES, FoldPlan, Merger, Merges, growth_of_input
 from headrace.distribute.tasks.epoch_outcome import EpochOutcome, JobResults
 from headrace.distribute.tasks.exchange import ReceivedMessage
 from headrace.distribute.tasks.plan import (
@@ -173,7 +173,7 @@ class TasksEngine:
             tables_to_merge,
             self._least_watermark(live),
             self._watermarks_of_sides(),
-            growth=self._growth_of_input(files),
+            growth=growth_of_input(_count_bytes(files), self.progress.epoch_bytes),
         )
 
         def plan_epoch(files: ByInput) -> EpochPlan:
@@ -225,11 +225,6 @@ class TasksEngine:
             written=self._collect_written(outcome),
             parked=tuple(self.work.chains[n].names.output for n in sorted(outcome.left_out | outcome.plan.read_only)),
         )
-
-    def _growth_of_input(self, files: ByInput) -> float | None:
-        """How many times the bytes of the last epoch ``files`` have; None if one of the two is nothing, or unknown."""
-        size, size_before = _count_bytes(files), self.progress.epoch_bytes
-        return size / size_before if size and size_before else None
 
     def _least_watermark(self, live: Sequence[ChainState]) -> Instant:
         """The watermark of the first stage of ``live`` chains, or of one behind it: something may be in flight."""
