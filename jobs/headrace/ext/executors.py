@@ -295,10 +295,10 @@ class Engine(OpenPipeline, Protocol):
         """
 
     def parts_of_fold(self, size: int) -> int:
-        """Tell in how many parts layers of ``current`` are made one. It raises nothing.
+        """Tell in how many parts layers of ``current`` are made one at least. It raises nothing.
 
         :param size: the bytes of their files.
-        :returns: the number of parts.
+        :returns: the number of parts; beside small epochs there may be more.
         """
 
     def close(self) -> None:

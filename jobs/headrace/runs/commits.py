@@ -28,14 +28,7 @@ import msgspec
 
 from headrace.distribute.epoch import Attempt, Attempts, ComputedEpoch, counts_with
 from headrace.distribute.process import BackgroundThread, Stop
-from headrace.distribute.tasks.background import (
-    NO_MERGES,
-    MergeStep,
-    TableMerges,
-    growth_of_input,
-    most_layers,
-    rows_of_step,
-)
+from headrace.distribute.tasks import background
 from headrace.errors import RetryError
 from headrace.ext.executors import Engine
 from headrace.ext.sources import SourceSplit
@@ -47,7 +40,6 @@ from headrace.read.snapshots.progress import StoredProgress, continuing_to_json,
 from headrace.read.snapshots.read_names import NO_NAMES, NamesSeen, logged_splits
 from headrace.read.views.columns import Folding, View, ViewColumns, schema_of
 from headrace.sources.landing import ByInput
-from headrace.state.chunks import GROUPS
 from headrace.state.files import WrittenState
 from headrace.this_process import Size
 from headrace_snapshots.catalog import Catalog, Claim
@@ -145,8 +137,10 @@ class Folds:
         unfinished_merges: Sequence[snapshot_files.UnfinishedMerge],
     ) -> None:
         self._engine, self._columns, self._output = engine, columns, output
-        self._merges = TableMerges(tuple(unfinished_merges))
-        self._fold_thread = BackgroundThread[Mapping[MergeStep, Sequence[tuple[snapshot_files.DataFile, ...]]]]("fold")
+        self._merges = background.TableMerges(tuple(unfinished_merges))
+        self._fold_thread = BackgroundThread[
+            Mapping[background.MergeStep, Sequence[tuple[snapshot_files.DataFile, ...]]]
+        ]("fold")
 
     def begin_step(self, layers: TableLayers, prefix: str, growth: float | None) -> None:
         """Begin a step of the fold of committed ``layers``, into files below ``prefix``, unless one is under way.
@@ -159,7 +153,9 @@ class Folds:
             layers and self._columns.names_in_epoch(View.CURRENT, layers[-1].last_epoch)
         ):
             return
-        self._merges = self._merges.with_next(layers, lambda own: self._parts_of(own, rows_of_step(layers, growth)))
+        self._merges = self._merges.with_next(
+            layers, lambda own: self._parts_of(own, background.rows_of_step(layers, growth))
+        )
         if steps := self._merges.next_steps(layers, growth):
             self._fold_thread.begin(lambda stop: {step: self._fold(step, prefix, stop) for step in steps})
 
@@ -168,9 +164,11 @@ class Folds:
         if self._columns.folding is Folding.NOTHING:  # parts are of whole files, and are to become fewer
             return parts
         # a step does one part at least: parts of the size of a load would make the first small epochs pay for it
-        return max(parts, min(sum(layer.rows for layer in layers) // step_rows, GROUPS))
+        return max(parts, background.count_parts_of(layers, step_rows))
 
-    def _fold(self, step: MergeStep, prefix: str, stop: Stop) -> tuple[tuple[snapshot_files.DataFile, ...], ...]:
+    def _fold(
+        self, step: background.MergeStep, prefix: str, stop: Stop
+    ) -> tuple[tuple[snapshot_files.DataFile, ...], ...]:
         names = {
             file.path: self._columns.names_in_epoch(View.CURRENT, layer.last_epoch)
             for layer in step.layers
@@ -191,7 +189,7 @@ class Folds:
         """``layers`` with what was folded meanwhile; the step that is under way is waited for if the caller says so, or
         if there are very many layers. Raises the error that ended it.
         """
-        wait = wait or len(layers) > most_layers()
+        wait = wait or len(layers) > background.most_layers()
         if not (self._fold_thread.is_done or (wait and self._fold_thread.is_running)):
             return layers
         self._merges, layers = self._merges.with_finished_steps(self._fold_thread.take_result()).apply_finished(layers)
@@ -279,7 +277,7 @@ class Committer:
         stood_at: Mapping[str, int] = NOTHING,
         standing: Collection[str] = (),
         names: NamesFiles | None = None,
-        merges: Mapping[str, Sequence[snapshot_files.UnfinishedMerge]] = NO_MERGES,
+        merges: Mapping[str, Sequence[snapshot_files.UnfinishedMerge]] = background.NO_MERGES,
     ) -> None:
         self.engine, self.catalog, self.claim = engine, catalog, claim
         self.head, self._floor = base, claim.floor
@@ -468,7 +466,7 @@ class Committer:
     def _begin_fold(self) -> None:
         if self.head is not None:
             prefix = self.catalog.data_prefix(self.head.epoch, self.head.snapshot_id)
-            growth = growth_of_input(self._expected_bytes or 0, self.head.counts.get("input_bytes", 0))
+            growth = background.growth_of_input(self._expected_bytes or 0, self.head.counts.get("input_bytes", 0))
             for results in self.outputs.values():
                 results.folds.begin_step(self.head.tables.get(results.names.current, ()), prefix, growth)
 

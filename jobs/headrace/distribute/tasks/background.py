@@ -232,6 +232,11 @@ def rows_of_step(layers: Sequence[Layer], growth: float | None) -> int:
     return max(STEP_ROWS.value, PACE.value * expected_rows(layers, growth))
 
 
+def count_parts_of(layers: Sequence[Layer], part_rows: int) -> int:
+    """In how many parts of the keys ``layers`` are merged, each of so many rows at least."""
+    return min(_row_count(layers) // part_rows, GROUPS)
+
+
 def _row_count(layers: Sequence[Layer]) -> int:
     return sum(layer.rows for layer in layers)
 
@@ -364,7 +369,7 @@ class Merges:
     def _parts_of(self, layers: Sequence[Layer]) -> int:
         return max(
             self._runner.task_count(sum(layer.bytes for layer in layers)),
-            min(_row_count(layers) // STEP_ROWS.value, GROUPS),
+            count_parts_of(layers, STEP_ROWS.value),
         )
 
     @property
