@@ -55,41 +55,6 @@ def test_throughput_compares_itself_with_structured_streaming(tmp_path: Path) ->
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-@pytest.mark.spark
-def test_throughput_compares_itself_with_the_plain_query(tmp_path: Path) -> None:
-    shape = ["--workload", "sliding", "--rows", "3000", "--keys", "100", "--epochs", "2", "--against", "spark_batch"]
-    shape += ["--executor", "local"]
-    text = run("throughput", *shape, "--format", "text", folder=tmp_path)
-    assert "sliding ours" in text
-    assert "sliding spark_batch" in text
-    assert "agrees" in text
-
-
-@pytest.mark.spark
-def test_epochs_without_data_with_live_keys(tmp_path: Path) -> None:
-    shape = ["--workload", "newest", "--keys", "100", "--epochs", "2", "--executor", "local"]
-    report = json.loads(run("empty_epoch", *shape, "--format", "json", folder=tmp_path))
-    (entry,) = report["results"]
-    assert entry["agrees"] is True
-    assert entry["compared"]["ours"]["results"] == 100
-    assert entry["ours"]["extra"][0]["idle_run_seconds"] > 0
-
-
-@pytest.mark.spark
-def test_a_restart_goes_on_from_what_the_process_before_left(tmp_path: Path) -> None:
-    shape = ["--keys", "300", "--changed", "20", "--executor", "local", "--caches", "empty"]
-    report = json.loads(run("restart", *shape, "--format", "json", folder=tmp_path))
-    (entry,) = report["results"]
-    assert entry["agrees"] is True
-    assert entry["compared"]["ours"]["results"] == 300
-    assert entry["compared"]["ours"]["sum_of_payments"] == "320"
-    assert len(entry["ours"]["epochs"][0]) == len(entry["peer"]["epochs"][0]) == 1
-    (told_extra,) = entry["ours"]["extra"]
-    assert 0 < told_extra["claim_to_restored_seconds"] < told_extra["start_to_restored_seconds"]
-    assert told_extra["start_to_restored_seconds"] < entry["ours"]["first_commit_seconds"][0]
-    assert len(entry["ours"]["first_commit_seconds"]) == len(entry["peer"]["first_commit_seconds"]) == 1
-
-
 @pytest.mark.slow
 def test_what_snapshots_cost_is_told_of_the_same_results(tmp_path: Path) -> None:
     figures_file = tmp_path / "abs_measured.json"
@@ -284,12 +249,3 @@ def test_joins_are_those_of_a_query_over_all_files(side: str, tmp_path: Path) ->
     assert report["agrees"] is True
     assert report["compared"]["ours"]["results"] > 100
     assert len(report["ours"]["epochs"][0]) == 2
-
-
-@pytest.mark.spark
-def test_joins_of_an_interval_are_those_of_structured_streaming(tmp_path: Path) -> None:
-    shape = ["--right", "2000", "--new-left", "300", "--epochs", "2", "--executor", "local"]
-    report = json.loads(run("joins", *shape, "--format", "json", folder=tmp_path))
-    assert report["agrees"] is True
-    assert report["compared"]["ours"]["results"] > 100
-    assert len(report["ours"]["epochs"][0]) == len(report["peer"]["epochs"][0]) == 2
