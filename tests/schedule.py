@@ -9,11 +9,11 @@ LONGEST_WAITS_FIRST = (
     "tests/airflow/test_seeded_kills.py",
     "tests/airflow/test_end_to_end.py",
     "tests/airflow/test_scheduled_backfill.py",
+    "tests/airflow/test_following.py",
     "tests/browser/test_forms.py",
     "tests/browser/test_pages.py",
     "tests/airflow/test_secrets.py",
     "tests/airflow/test_watching.py",
-    "tests/sinks/test_in_airflow.py",
     "tests/sinks/test_bad_servers.py",
     "tests/faults/test_storage.py",
     "tests/faults/test_restarts.py",
@@ -110,8 +110,10 @@ _KAFKA = "the broker of Kafka"
 _BROWSER = "tests/browser/"
 _SCRIPTS = "tests/airflow/"
 _SCRIPTS_GROUP = "the process that scripts with Airflow are forks of"
-_OWN_AIRFLOW = ("test_scheduled_backfill.py", "test_secrets.py", "test_watching.py")
+_OWN_AIRFLOW = ("test_secrets.py", "test_watching.py")
 """Files of that folder that start an Airflow, and run no script."""
+_QUIET_FILES = ("tests/airflow/test_scheduled_backfill.py", "tests/airflow/test_following.py")
+_QUIET_GROUP = "the Airflow in which no process is killed"
 _DISTURBED_FILES = ("tests/airflow/test_seeded_kills.py", "tests/airflow/test_end_to_end.py")
 _DISTURBED_GROUP = "the Airflow in which processes are killed"
 """The second of them stops it."""
@@ -129,6 +131,8 @@ def process_of(nodeid: str) -> str:
         return _BROWSER
     if file in _DISTURBED_FILES:
         return _DISTURBED_GROUP
+    if file in _QUIET_FILES:
+        return _QUIET_GROUP
     if file.startswith(_SCRIPTS) and not file.endswith(_OWN_AIRFLOW):
         return _SCRIPTS_GROUP
     is_on_kafka = file.startswith(_KAFKA_FILES) or _ON_KAFKA.search(test)

@@ -1,7 +1,9 @@
-"""The Airflow in which processes are killed, those of runs and its own: one for two files, since it takes most of a
-minute of a core before anything is asked of it.
+"""The Airflow in which processes are killed, those of runs and its own, and one in which none is: each for two files,
+since it takes most of a minute of a core before anything is asked of it.
 """
 
+import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ from scripts.airflow_env import LocalAirflow
 from tests.airflow.runs import SELDOM
 from tests.airflow.subprocesses import write_pipeline
 
+_DAG_SECONDS = 300
 _ROLES = {"admin": "admin", "runs": "user", "looks": "viewer"}
 _WAITS = """
 import os, signal, subprocess, sys
@@ -30,6 +33,49 @@ class DisturbedAirflow:
 
     airflow: LocalAirflow
     pipelines: Path
+
+
+class QuietAirflow:
+    """An Airflow that is up once somebody has pipelines, and folders of what is its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.pipelines, self.tills, self.dags = (folder / name for name in ("pipelines", "tills", "dags"))
+        for part in (self.pipelines, self.tills, self.dags):
+            part.mkdir()
+        self.root = folder / ".headrace" / "root"
+        self.reports = folder / "reports"
+        local = "airflow.dag_processing.bundles.local.LocalDagBundle"
+        bundles = [
+            {"name": "dags-folder", "classpath": local, "kwargs": {}},
+            {"name": "own", "classpath": local, "kwargs": {"path": str(self.dags)}},
+        ]
+        environment = {
+            **SELDOM,
+            "HEADRACE_PIPELINES": f"{self.pipelines}{os.pathsep}{self.tills}",
+            "PYTHONPATH": str(self.tills),
+            "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
+            "REPORTS": str(self.reports),
+        }
+        self.airflow = LocalAirflow(folder / "home", self.root.as_uri(), environment)
+        self._seen_dag = ""
+
+    def see_pipelines(self, dag_id: str) -> None:
+        """Start it, or have it look at its files again; ``dag_id`` is one of theirs."""
+        if self._seen_dag:
+            self.airflow.api.parse(self._seen_dag)
+        else:
+            self.airflow.start()
+        self.airflow.api.wait_for_dag(dag_id, _DAG_SECONDS)
+        self._seen_dag = dag_id
+
+
+@pytest.fixture(scope="package")
+def quiet_airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuietAirflow]:
+    """An Airflow without pipelines, not started yet."""
+    quiet = QuietAirflow(tmp_path_factory.mktemp("quiet"))
+    yield quiet
+    quiet.airflow.stop()
 
 
 @pytest.fixture(scope="package")

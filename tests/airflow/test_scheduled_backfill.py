@@ -3,7 +3,6 @@ then, what docs/fifteen-minutes.md says: a pipeline of one's own that runs each 
 """
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +18,7 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.protocol.moves import Kind
 from headrace_snapshots.store import open_store
 from scripts.airflow_env import LocalAirflow
-from tests.airflow.runs import SELDOM
+from tests.airflow.conftest import QuietAirflow
 from tests.airflow.subprocesses import write_pipeline
 from tests.docs.pages import DOCS, blocks
 from tests.docs.running import Reader
@@ -61,21 +60,15 @@ class Lanes:
 
 
 @pytest.fixture(scope="module")
-def lanes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lanes]:
-    folder = tmp_path_factory.mktemp("lanes")
-    for name in ("pipelines", "tills"):
-        (folder / name).mkdir()
-    file = write_pipeline(folder / "pipelines", "clicks", options=_EVERY_MINUTE, most=None)
-    tills = str(folder / "tills")  # of the reader of a page
-    environment = {**SELDOM, "HEADRACE_PIPELINES": f"{file.parent}{os.pathsep}{tills}", "PYTHONPATH": tills}
-    local = LocalAirflow(folder / "home", (folder / ".headrace" / "root").as_uri(), environment)
-    own_lanes = Lanes(local, file)
+def lanes(quiet_airflow: QuietAirflow) -> Iterator[Lanes]:
+    """Nothing of it is scheduled any more when others have the Airflow."""
+    file = write_pipeline(quiet_airflow.pipelines, "clicks", options=_EVERY_MINUTE, most=None)
+    own_lanes = Lanes(quiet_airflow.airflow, file)
     own_lanes.land("a.jsonl", timedelta(days=30), 1)
-    try:
-        local.start()
-        yield own_lanes
-    finally:
-        local.stop()
+    quiet_airflow.see_pipelines("headrace_clicks_process")
+    yield own_lanes
+    for lane in ("process", "backfill"):
+        patiently(quiet_airflow.airflow.api.pause, f"headrace_clicks_{lane}")
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -149,3 +142,4 @@ def test_a_reader_of_the_page_has_a_pipeline_on_a_schedule_and_an_alert(
 
     wait_until(lambda: {"failed", "success"} <= runs("state"))
     assert runs("run_type") == {"scheduled"}
+    patiently(lanes.airflow.api.pause, "headrace_tills_process")

@@ -58,3 +58,6 @@ def test_files_that_share_an_airflow_share_a_process() -> None:
     assert process_of("tests/browser/test_forms.py::test_a") == process_of("tests/browser/test_pages.py::test_b")
     assert process_of("tests/airflow/test_dags.py::test_a") == process_of("tests/airflow/test_pages.py::test_b")
     assert process_of("tests/airflow/test_dags.py::test_a") != process_of("tests/airflow/test_watching.py::test_b")
+    quiet = process_of("tests/airflow/test_following.py::test_a")
+    assert quiet == process_of("tests/airflow/test_scheduled_backfill.py::test_b")
+    assert quiet != process_of("tests/airflow/test_end_to_end.py::test_c")

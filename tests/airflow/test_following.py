@@ -4,21 +4,22 @@ window which is complete.
 """
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from scripts.airflow_env import LocalAirflow
-from tests.airflow.runs import CALM, wait_for_success
+from tests.airflow.conftest import QuietAirflow
+from tests.airflow.runs import wait_for_success
 from tests.airflow.subprocesses import write_pipeline
+from tests.sinks.conftest import server, warehouse
 from tests.sinks.warehouse import Warehouse
 
-pytestmark = pytest.mark.airflow
+pytestmark = [pytest.mark.airflow, pytest.mark.connectors]
+__all__ = ["server", "warehouse"]
 SECONDS = 300
-DELIVER = "headrace_clicks_deliver"
+DELIVER = "headrace_carts_deliver"
 
 READERS = """
 import headrace as hr
@@ -26,10 +27,10 @@ import headrace as hr
 TALLIED = {"what": {"clicks": hr.col("clicks").sum()}, "when": hr.on_update(), "how": hr.retracting("30d")}
 hours = hr.Pipeline(
     "hours",
-    hr.published("clicks", {"user": str, "clicks": int}),
+    hr.published("carts", {"user": str, "clicks": int}),
     key="user",
     where=hr.FixedWindows("1h"),
-    schedule=hr.on_assets(["headrace://clicks/published"]),
+    schedule=hr.on_assets(["headrace://carts/published"]),
     executor="local",
     **TALLIED,
 )
@@ -67,36 +68,23 @@ with DAG("reports", schedule=PartitionedAssetTimetable(assets=windows_asset("day
 
 
 class FollowedSales:
-    """An Airflow with the pipeline ``clicks`` and all that follows it."""
+    """The pipeline ``carts``, and all that follows it."""
 
-    def __init__(self, warehouse: Warehouse, folder: Path) -> None:
-        self.warehouse, self.folder = warehouse, folder
-        (folder / "pipelines").mkdir()
-        (folder / "dags").mkdir()
-        (folder / "dags" / "reports.py").write_text(REPORTS)
-        (folder / "pipelines" / "readers.py").write_text(READERS)
+    def __init__(self, warehouse: Warehouse, quiet: QuietAirflow) -> None:
+        self.warehouse, self.airflow, self.root = warehouse, quiet.airflow, quiet.root
+        self._reports_file = quiet.reports
+        (quiet.dags / "reports.py").write_text(REPORTS)
+        (quiet.pipelines / "readers.py").write_text(READERS)
         sink = f'sinks=[hr.postgres("{warehouse.schema}.clicks", connection="warehouse")]'
-        write_pipeline(folder / "pipelines", "clicks", options=f'executor="local", {sink}', most=None)
+        write_pipeline(quiet.pipelines, "carts", options=f'executor="local", {sink}', most=None)
         host, _, rest = warehouse.uri.rpartition("@")
         login, _, self.password = host.removeprefix("postgresql://").partition(":")
         address, _, database = rest.partition("/")
-        server, _, port = address.partition(":")
-        connection = {"conn_type": "postgres", "host": server, "port": int(port), "schema": database, "login": login}
-        local = "airflow.dag_processing.bundles.local.LocalDagBundle"
-        bundles = [
-            {"name": "dags-folder", "classpath": local, "kwargs": {}},
-            {"name": "own", "classpath": local, "kwargs": {"path": str(folder / "dags")}},
-        ]
-        environment = {
-            **CALM,
-            "HEADRACE_PIPELINES": str(folder / "pipelines"),
-            "AIRFLOW_CONN_WAREHOUSE": json.dumps({**connection, "password": self.password}),
-            "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
-            "REPORTS": str(folder / "reports"),
-        }
-        self.root = folder / "root"
-        (self.root / "landing" / "clicks").mkdir(parents=True)
-        self.airflow = LocalAirflow(folder / "home", self.root.as_uri(), environment)
+        name, _, port = address.partition(":")
+        reaching_fields = {"conn_type": "postgres", "host": name, "port": port, "schema": database, "login": login}
+        (self.root / "landing" / "carts").mkdir(parents=True)
+        quiet.see_pipelines("headrace_carts_process")
+        self.airflow.api.add_connection("warehouse", **reaching_fields, password=self.password)
 
     def rows(self) -> list[tuple[object, ...]]:
         """What the sink has."""
@@ -106,14 +94,13 @@ class FollowedSales:
 
     def reports(self) -> list[str]:
         """What the DAG of the windows has written, in whatever order its runs came."""
-        file = self.folder / "reports"
-        return sorted(file.read_text().splitlines()) if file.exists() else []
+        return sorted(self._reports_file.read_text().splitlines()) if self._reports_file.exists() else []
 
     def land(self, name: str, *clicks: tuple[str, str]) -> None:
         """A file of clicks of users at times, which is processed."""
         lines = [json.dumps({"user": user, "at": f"2026-11-{time}:00Z"}) for user, time in clicks]
-        (self.root / "landing" / "clicks" / name).write_text("\n".join(lines) + "\n")
-        self.run("headrace_clicks_process")
+        (self.root / "landing" / "carts" / name).write_text("\n".join(lines) + "\n")
+        self.run("headrace_carts_process")
 
     def run(self, dag_id: str, form: dict[str, object] | None = None) -> None:
         """A run that ends well."""
@@ -121,18 +108,14 @@ class FollowedSales:
 
 
 @pytest.fixture
-def followed_sales(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FollowedSales]:
-    """The Airflow is up, and has all DAGs."""
+def followed_sales(warehouse: Warehouse, quiet_airflow: QuietAirflow, monkeypatch: pytest.MonkeyPatch) -> FollowedSales:
+    """All DAGs are there."""
     monkeypatch.delenv("HEADRACE_CONN_WAREHOUSE")
-    sales = FollowedSales(warehouse, tmp_path)
-    names = ("clicks_process", "clicks_deliver", "rollback", "hours_process", "days_process", "days_windows")
-    try:
-        sales.airflow.start()
-        for dag_id in (*(f"headrace_{name}" for name in names), "reports"):
-            sales.airflow.api.wait_for_dag(dag_id, SECONDS)
-        yield sales
-    finally:
-        sales.airflow.stop()
+    sales = FollowedSales(warehouse, quiet_airflow)
+    names = ("carts_deliver", "rollback", "hours_process", "days_process", "days_windows")
+    for dag_id in (*(f"headrace_{name}" for name in names), "reports"):
+        sales.airflow.api.wait_for_dag(dag_id, SECONDS)
+    return sales
 
 
 def wait_until_equal(read_value: Callable[[], Any], expected: Any) -> None:
@@ -158,7 +141,7 @@ def test_all_that_follows_a_pipeline_follows_what_its_readers_see(followed_sales
     followed_sales.airflow.api.announce("headrace://days/windows", "2026-11-20T00:00:00")
     complete = sorted([*complete, "2026-11-20T00:00:00 [4]"])
     wait_until_equal(followed_sales.reports, complete)
-    form = {"pipeline": "clicks", "to": "beginning", "branch": None, "dry_run": False, "reason": "a wrong file"}
+    form = {"pipeline": "carts", "to": "beginning", "branch": None, "dry_run": False, "reason": "a wrong file"}
     followed_sales.run("headrace_rollback", form)
     wait_until_equal(followed_sales.rows, [])
     wait_until_equal(followed_sales.reports, sorted([*complete, "2026-11-20T00:00:00 []"]))
