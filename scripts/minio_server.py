@@ -107,10 +107,12 @@ def _build() -> Path:
     print(f"building MinIO {RELEASE} with {go} (about five minutes, once)", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         # -mod=vendor and friends in a person's GOFLAGS make `go install module@version` fail. The compiler takes a
-        # fifth less of CPU if it collects its garbage less often, and another tenth without what debuggers want.
+        # fifth less of CPU if it collects its garbage less often, and another tenth without what debuggers want. In CI,
+        # where the server has little to do, nothing is inlined: a fifth less again.
         environment = {**os.environ, "GOBIN": folder, "GOFLAGS": "", "CGO_ENABLED": "0", "GOGC": "400"}
+        compiler_flags = "-dwarf=false -l" if os.environ.get("CI") == "true" else "-dwarf=false"
         process = subprocess.run(
-            [go, "install", "-gcflags=all=-dwarf=false", "-ldflags=-s -w", MODULE],
+            [go, "install", f"-gcflags=all={compiler_flags}", "-ldflags=-s -w", MODULE],
             env=environment,
             cwd=folder,
             stdin=subprocess.DEVNULL,

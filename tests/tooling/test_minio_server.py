@@ -55,17 +55,19 @@ def test_minio_on_the_path_is_taken(nothing_installed: Path) -> None:
     assert find_or_build() == nothing_installed / "minio"
 
 
+@pytest.mark.parametrize(("ci", "compiler_flags"), [("", "-dwarf=false"), ("true", "-dwarf=false -l")])
 def test_go_installs_the_named_version_into_the_cache_once(
-    nothing_installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ci: str, compiler_flags: str, nothing_installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = tmp_path / "record"
+    monkeypatch.setenv("CI", ci)
     monkeypatch.setenv("RECORD", str(record))
     monkeypatch.setenv("GOFLAGS", "-mod=vendor")
     program(nothing_installed / "go", FAKE_GO)
     binary = find_or_build()
     assert binary.read_text() == "built"
     assert binary.is_relative_to(tmp_path / "cache" / "headrace")
-    assert record.read_text() == f"install -gcflags=all=-dwarf=false -ldflags=-s -w {MODULE}\nGOFLAGS=[]\n"
+    assert record.read_text() == f"install -gcflags=all={compiler_flags} -ldflags=-s -w {MODULE}\nGOFLAGS=[]\n"
     record.unlink()
     assert find_or_build() == binary
     assert not record.exists()
