@@ -181,12 +181,20 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str,
     return root, snapshots
 
 
+@pytest.fixture(scope="module")
+def events(runs: tuple[Path, list[dict[str, str]]]) -> list[duckdb.DuckDBPyConnection]:
+    """What DuckDB has after each part."""
+    return [load_parts(runs[0], PARTS[:number]) for number, _ in enumerate(PARTS, 1)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("query", SQL)
-def test_after_each_run_stands_what_duckdb_answers(query: str, runs: tuple[Path, list[dict[str, str]]]) -> None:
+def test_after_each_run_stands_what_duckdb_answers(
+    query: str, runs: tuple[Path, list[dict[str, str]]], events: list[duckdb.DuckDBPyConnection]
+) -> None:
     root, snapshots = runs
-    for number, snapshot in enumerate(snapshots, 1):
-        columns, expected = answer(load_parts(root, PARTS[:number]), query)
+    for snapshot, connection in zip(snapshots, events, strict=True):
+        columns, expected = answer(connection, query)
         assert expected
         assert current(root, query, columns, snapshot[pipeline_of(query)]) == expected
 
