@@ -1,7 +1,9 @@
 """Merges go on over runs of one epoch each, and nobody sees of them but in how many layers things lie."""
 
 import json
+import shutil
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,10 +33,14 @@ pytestmark = pytest.mark.slow  # runs of many epochs
 NAME = CLICKS.name
 
 
+def _small_steps() -> AbstractContextManager[None]:
+    """Inside, a merge takes several epochs although it is small."""
+    return set_sizes(fanout=4, merge_step_rows=25, merge_pace=0, fold_bytes=3_000)
+
+
 @pytest.fixture(autouse=True)
-def _small_steps() -> Iterator[None]:
-    """A merge takes several epochs although it is small."""
-    with set_sizes(fanout=4, merge_step_rows=25, merge_pace=0, fold_bytes=3_000):
+def _in_small_steps() -> Iterator[None]:
+    with _small_steps():
         yield
 
 
@@ -74,8 +80,7 @@ def epochs_of(manifest: Manifest, table: str) -> list[set[int]]:
 
 @on_both
 def test_what_one_run_has_done_of_a_merge_the_next_ones_finish(tmp_path: Path, executor: ExecutorUnderTest) -> None:
-    epochs = 22 if executor.executor == "spark" else 40
-    manifests = [*runs(tmp_path, 0, epochs, executor)]
+    manifests = [*runs(tmp_path, 0, 22, executor)]  # test_upkeep.py goes on for longer
     for table in ("state", "current"):
         assert any(unfinished_merges(manifest, table) for manifest in manifests), (
             f"a merge of {table} took several runs"
@@ -86,7 +91,7 @@ def test_what_one_run_has_done_of_a_merge_the_next_ones_finish(tmp_path: Path, e
     check_catalog(open_store(tmp_path.as_uri()), NAME)
 
 
-def with_unfinished(root: Path) -> tuple[int, Manifest]:
+def run_until_unfinished(root: Path) -> tuple[int, Manifest]:
     """Runs until both tables have something that is half done; how many there were."""
     number = 0
     while number < 40:
@@ -97,9 +102,29 @@ def with_unfinished(root: Path) -> tuple[int, Manifest]:
     raise AssertionError("no merge takes several runs")
 
 
+@pytest.fixture(scope="module")
+def half_done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, Manifest]:
+    """A root of such runs, which tests begin with copies of."""
+    root = tmp_path_factory.mktemp("half-done")
+    with _small_steps():
+        return root, *run_until_unfinished(root)
+
+
+@pytest.fixture
+def with_unfinished(half_done: tuple[Path, int, Manifest], tmp_path: Path) -> tuple[int, Manifest]:
+    """How many runs there were in ``tmp_path``, and the manifest of the last one."""
+    root, number, manifest = half_done
+    shutil.copytree(
+        root, tmp_path, dirs_exist_ok=True
+    )  # with the times of files, of which local files have their ETags
+    return number, manifest
+
+
 @SparkStandIn.stand_in()
-def test_merges_go_on_where_a_run_turns_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    number, _ = with_unfinished(tmp_path)
+def test_merges_go_on_where_a_run_turns_to_spark(
+    with_unfinished: tuple[int, Manifest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number, _ = with_unfinished
     fits = iter([True, True, False])  # the plan asks, and then two epochs
     monkeypatch.setattr(
         "headrace.runs.executors.choice.fitting_executor",
@@ -120,8 +145,8 @@ def test_merges_go_on_where_a_run_turns_to_spark(tmp_path: Path, monkeypatch: py
     check_catalog(open_store(tmp_path.as_uri()), NAME)
 
 
-def test_a_file_that_is_gone_makes_its_merge_begin_again(tmp_path: Path) -> None:
-    number, manifest = with_unfinished(tmp_path)
+def test_a_file_that_is_gone_makes_its_merge_begin_again(with_unfinished: tuple[int, Manifest], tmp_path: Path) -> None:
+    number, manifest = with_unfinished
     gone_paths = done_files(manifest)
     for path in gone_paths:
         (tmp_path / path).unlink()
@@ -134,8 +159,8 @@ def test_a_file_that_is_gone_makes_its_merge_begin_again(tmp_path: Path) -> None
     assert any(len(layer) > 1 for layer in epochs_of(manifests_after[-1], "state")), "they were done all the same"
 
 
-def test_a_damaged_file_makes_its_merge_begin_again(tmp_path: Path) -> None:
-    number, manifest = with_unfinished(tmp_path)
+def test_a_damaged_file_makes_its_merge_begin_again(with_unfinished: tuple[int, Manifest], tmp_path: Path) -> None:
+    number, manifest = with_unfinished
     damaged_paths = {Path(file.path) for merge in manifest.merges["state"] for part in merge.files for file in part}
     for path in damaged_paths:
         data = bytearray((tmp_path / path).read_bytes())
@@ -150,8 +175,8 @@ def test_a_damaged_file_makes_its_merge_begin_again(tmp_path: Path) -> None:
         number += 1
 
 
-def test_a_file_that_is_gone_is_no_reason_to_roll_back(tmp_path: Path) -> None:
-    _, manifest = with_unfinished(tmp_path)
+def test_a_file_that_is_gone_is_no_reason_to_roll_back(with_unfinished: tuple[int, Manifest], tmp_path: Path) -> None:
+    _, manifest = with_unfinished
     for path in done_files(manifest):
         (tmp_path / path).unlink()
     remedies = [problem.remedy for problem in fsck(catalog(tmp_path)).problems]
@@ -159,8 +184,8 @@ def test_a_file_that_is_gone_is_no_reason_to_roll_back(tmp_path: Path) -> None:
     assert all("begins again" in remedy for remedy in remedies)
 
 
-def test_an_expiry_keeps_what_is_done_of_merges(tmp_path: Path) -> None:
-    number, manifest = with_unfinished(tmp_path)
+def test_an_expiry_keeps_what_is_done_of_merges(with_unfinished: tuple[int, Manifest], tmp_path: Path) -> None:
+    number, manifest = with_unfinished
     for _ in range(2):  # marks, then deletes
         expire(catalog(tmp_path), Keep(1), datetime(2126, 1, 1, tzinfo=UTC))
     assert all((tmp_path / path).is_file() for path in done_files(manifest))
@@ -172,8 +197,10 @@ def test_an_expiry_keeps_what_is_done_of_merges(tmp_path: Path) -> None:
         assert all(len(merge.files) > len(merges_before[merge.first_epoch].files) for merge in going_on)
 
 
-def test_a_version_that_knows_of_no_merges_loses_only_what_was_done(tmp_path: Path) -> None:
-    number, manifest = with_unfinished(tmp_path)
+def test_a_version_that_knows_of_no_merges_loses_only_what_was_done(
+    with_unfinished: tuple[int, Manifest], tmp_path: Path
+) -> None:
+    number, manifest = with_unfinished
     fields = manifest.to_json()
     del fields["merges"]
     assert Manifest.from_json(json.loads(json.dumps(fields))).tables == manifest.tables
@@ -183,8 +210,8 @@ def test_a_version_that_knows_of_no_merges_loses_only_what_was_done(tmp_path: Pa
     assert [*runs(tmp_path, number, number + 6)][-1].epoch == number + 5
 
 
-def test_a_changed_definition_begins_its_merges_again(tmp_path: Path) -> None:
-    number, manifest = with_unfinished(tmp_path)
+def test_a_changed_definition_begins_its_merges_again(with_unfinished: tuple[int, Manifest], tmp_path: Path) -> None:
+    number, manifest = with_unfinished
     land(tmp_path, number, number + 1)
     visits = Pipeline(
         NAME,
@@ -203,8 +230,8 @@ def test_a_changed_definition_begins_its_merges_again(tmp_path: Path) -> None:
     assert not {*done_files(manifest_after)} & {*done_files(manifest)}
 
 
-def test_a_branch_goes_on_with_what_main_has_done(tmp_path: Path) -> None:
-    number, manifest = with_unfinished(tmp_path)
+def test_a_branch_goes_on_with_what_main_has_done(with_unfinished: tuple[int, Manifest], tmp_path: Path) -> None:
+    number, manifest = with_unfinished
     catalog(tmp_path).fork("fix", manifest.snapshot_id)
     land(tmp_path, number, number + 4)
     LOCAL.process(CLICKS, tmp_path.as_uri(), RunOptions("fix", branch="fix", publish=False))
