@@ -10,7 +10,6 @@ from headrace.runs.process import process
 from headrace_lab.catalog_checks import check_catalog
 from headrace_lab.sizes import set_sizes
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.manifest import MANY
 from headrace_snapshots.fsck import fsck
 from headrace_snapshots.names import ObjectKind, object_folder
 from headrace_snapshots.store import open_store
@@ -20,7 +19,8 @@ from tests.process.test_process import current
 pytestmark = pytest.mark.slow  # whole runs
 
 NAME = CLICKS.name
-PARTS = MANY.value + 8
+FILES_IN_A_MANIFEST = 8
+PARTS = 2 * FILES_IN_A_MANIFEST
 USERS = 10 * PARTS
 
 
@@ -36,7 +36,7 @@ def run(root: Path, number: int) -> Catalog:
 def _many_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As many tasks as a cluster has, each with a few keys."""
     monkeypatch.setenv("HEADRACE_TASKS", str(PARTS))
-    with set_sizes(task_bytes=1):
+    with set_sizes(task_bytes=1, files_in_a_manifest=FILES_IN_A_MANIFEST):
         yield
 
 
@@ -72,7 +72,7 @@ def _line(catalog: Catalog, head: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("_many_parts")
-@set_sizes(fanout=4, merge_step_rows=1_000, merge_pace=0)
+@set_sizes(fanout=4, merge_step_rows=400, merge_pace=0)
 def test_a_merge_goes_on_over_runs_with_its_parts_in_nodes(tmp_path: Path) -> None:
     merging, epochs = set[int](), 0
     while not merging or epochs < max(merging) + 3:
