@@ -17,7 +17,7 @@ from headrace.distribute.tasks.epoch_outcome import EpochOutcome
 from headrace.distribute.tasks.plan import PaneFiles
 from headrace.runs.options import RunOptions
 from tests.process.clicks import CLICKS
-from tests.process.executors import ExecutorUnderTest, on_both
+from tests.process.executors import ExecutorUnderTest, on_spark
 
 AN_HOUR: dict[str, Any] = {"where": FixedWindows("1h"), "when": on_update(), "how": retracting("30d")}
 """Nothing is late: the ways would drop records at other ends of windows."""
@@ -92,8 +92,8 @@ def test_no_pane_of_a_diamond_shows_one_way_without_the_other(
     assert {row["n"] for row in rows} == {0}
 
 
-@on_both
-def test_a_diamond_is_aligned_wherever_it_is_computed(
+@on_spark  # without, it is one of those above
+def test_a_diamond_is_aligned_on_spark(
     executor: ExecutorUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert {row["n"] for row in net_panes(executor, tmp_path, random.Random(11), monkeypatch)} == {0}
