@@ -2,8 +2,9 @@
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -21,12 +22,16 @@ from scripts.errors import (
     unlike_released,
 )
 
-CLASSES = error_classes()
+
+@cache
+def classes_now() -> dict[str, ErrorClass]:
+    """Read when a test asks: each process that collects tests would read all sources."""
+    return error_classes()
 
 
 def test_the_tree_is_drawn_and_all_that_was_released_is_there() -> None:
     assert stale_errors() == []
-    assert draw_tree(CLASSES) == TREE.removeprefix("\n")
+    assert draw_tree(classes_now()) == TREE.removeprefix("\n")
 
 
 def printed_by(script: str) -> list[str]:
@@ -58,12 +63,13 @@ def test_classes_are_what_was_released() -> None:
 
 
 def _classes_with(**changes: object) -> Mapping[str, ErrorClass]:
-    return {**CLASSES, "FencedError": replace(CLASSES["FencedError"], **changes)}  # type: ignore[arg-type]
+    classes = classes_now()
+    return {**classes, "FencedError": replace(classes["FencedError"], **changes)}  # type: ignore[arg-type]
 
 
-CHANGED_CLASSES: dict[str, tuple[Mapping[str, ErrorClass], list[str]]] = {
+CHANGED_CLASSES: dict[str, tuple[Callable[[], Mapping[str, ErrorClass]], list[str]]] = {
     "renamed": (
-        _classes_with(code="give_up.overtaken"),
+        lambda: _classes_with(code="give_up.overtaken"),
         [
             "give_up.fenced_after_commit is not below give_up.fenced any more, where 0.1.0 had it: it stays",
             "give_up.fenced (FencedError) was released in 0.1.0 and is gone: a code stays",
@@ -71,7 +77,7 @@ CHANGED_CLASSES: dict[str, tuple[Mapping[str, ErrorClass], list[str]]] = {
         ],
     ),
     "moved": (
-        _classes_with(base="RetryError"),
+        lambda: _classes_with(base="RetryError"),
         [
             "give_up.fenced is not below give_up any more, where 0.1.0 had it: it stays",
             "give_up.fenced: its remedy is 'retry' and was 'give_up' in 0.1.0: it stays",
@@ -81,22 +87,25 @@ CHANGED_CLASSES: dict[str, tuple[Mapping[str, ErrorClass], list[str]]] = {
         ],
     ),
     "removed": (
-        {name: error for name, error in CLASSES.items() if name != "AtError"},
+        lambda: {name: error for name, error in classes_now().items() if name != "AtError"},
         ["config.snapshot_ref (AtError) was released in 0.1.0 and is gone: a code stays"],
     ),
     "its class renamed": (
-        {
-            **{n: e for n, e in CLASSES.items() if n != "AtError"},
-            "RefError": replace(CLASSES["AtError"], name="RefError"),
+        lambda: {
+            **{n: e for n, e in classes_now().items() if n != "AtError"},
+            "RefError": replace(classes_now()["AtError"], name="RefError"),
         },
         ["config.snapshot_ref: its error is 'RefError' and was 'AtError' in 0.1.0: it stays"],
     ),
     "added": (
-        {**CLASSES, "NewError": replace(CLASSES["AtError"], name="NewError", code="config.brand_new")},
+        lambda: {
+            **classes_now(),
+            "NewError": replace(classes_now()["AtError"], name="NewError", code="config.brand_new"),
+        },
         ["config.brand_new (NewError) is not in tests/golden/error_codes.csv: python -m scripts.errors --write"],
     ),
     "the branch's exit code": (
-        {**CLASSES, "RestoreError": replace(CLASSES["RestoreError"], exit_code=41)},
+        lambda: {**classes_now(), "RestoreError": replace(classes_now()["RestoreError"], exit_code=41)},
         [
             f"{code}: its exit_code is 41 and was 40 in {line.since}: it stays"
             for code, line in read_released().items()
@@ -108,12 +117,14 @@ CHANGED_CLASSES: dict[str, tuple[Mapping[str, ErrorClass], list[str]]] = {
 
 @pytest.mark.parametrize("change", CHANGED_CLASSES)
 def test_an_error_that_changes_is_named(change: str) -> None:
-    classes, messages = CHANGED_CLASSES[change]
-    assert sorted(unlike_released(classes, read_released())) == sorted(messages)
+    make_classes, messages = CHANGED_CLASSES[change]
+    assert sorted(unlike_released(make_classes(), read_released())) == sorted(messages)
 
 
 def test_a_class_may_come_between_an_error_and_its_branch() -> None:
-    new_class = replace(CLASSES["GiveUpError"], name="TakenOverError", base="GiveUpError", code="give_up.taken_over")
+    new_class = replace(
+        classes_now()["GiveUpError"], name="TakenOverError", base="GiveUpError", code="give_up.taken_over"
+    )
     new_class = replace(new_class, exit_code=None, remedy=None)
     classes = {**_classes_with(base="TakenOverError"), "TakenOverError": new_class}
     assert [*codes_above(classes["FencedError"], classes)] == ["give_up.taken_over", "give_up", "headrace"]
@@ -131,7 +142,7 @@ def test_a_mistyped_name_is_told_from_one_of_a_part_that_is_not_installed() -> N
         hr.errors.FencedEror  # noqa: B018
     with pytest.raises(ImportError, match="cannot import name 'Fenced'"):
         from headrace.errors import Fenced  # noqa: F401
-    assert {*dir(hr.errors)} == {*CLASSES}
+    assert {*dir(hr.errors)} == {*classes_now()}
 
 
 WITHOUT_EXTRAS = """
@@ -160,6 +171,6 @@ def test_without_any_extra_all_errors_but_airflows_are_reached() -> None:
     script = WITHOUT_EXTRAS.format(blocked=sorted({*libraries, "headrace_lab"}))
     unreached_parts = dict(line.split(": ", 1) for line in printed_by(script))
     others = {"headrace_airflow": "pip install 'headrace[airflow]'", "headrace_lab": "headrace_lab is not installed"}
-    assert unreached_parts.keys() == {e.name for e in CLASSES.values() if e.module.partition(".")[0] in others}
+    assert unreached_parts.keys() == {e.name for e in classes_now().values() if e.module.partition(".")[0] in others}
     for name, message in unreached_parts.items():
-        assert others[CLASSES[name].module.partition(".")[0]] in message
+        assert others[classes_now()[name].module.partition(".")[0]] in message
