@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -147,3 +148,21 @@ def test_one_row_of_an_envelope_keeps_its_bytes(
     path_within: tuple[str, ...], text: bytes, sign: int, expected: bytes
 ) -> None:
     assert with_one_row(DebeziumEnvelope(path_within), text, sign) == expected
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_versions_go_by_a_number_in_text_as_a_number_if_its_type_is_one(executor: Executor) -> None:
+    """Oracle's position in its log, which Debezium writes as text, gets another digit."""
+    versions = hr.debezium_versions("source.ts_ms", key="id", order=hr.field("source.scn", Decimal))
+    source = hr.json("landing/customers", {"id": int, "shop": str}, versions=versions)
+    newest = hr.Pipeline(
+        "customers", source.event_time("changed_at", bound="1h"), key="id", take=hr.newest(), rows=["shop"]
+    )
+    envelopes = [
+        {"op": "u", "before": None, "after": {"id": 1, "shop": shop}, "source": {"scn": scn, "ts_ms": 1777626000000}}
+        for scn, shop in (("12345678901234567890", "c"), ("999", "a"), ("1000", "b"))
+    ]
+    result = run(newest, [rows(*envelopes)], executor=executor)
+    assert [pane.values["shop"] for pane in result.current] == ["c"]
+    result = run(newest, [rows(*envelopes[1:])], executor=executor)
+    assert [pane.values["shop"] for pane in result.current] == ["b"]

@@ -149,6 +149,7 @@ KEYS: dict[str, tuple[Any, bytes, bool]] = {
     "a fraction": (int, b"7.5", False),
     "another object": (int, b'{"ident": 7}', False),
     "null": (int, b"null", False),
+    "null with its schema": (str, b'{"schema": {"type": "string"}, "payload": null}', False),
     "bytes": (str, b"\xff", False),
     "Avro": (str, b"\0\0\0\0\1\6a b", False),
     "an abyss": (int, b"[" * 100_000, False),

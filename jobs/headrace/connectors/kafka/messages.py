@@ -272,7 +272,9 @@ def _object_of_key(key: bytes | None, only_field: SourceField | None) -> bytes |
     value = _json_of(text)
     if isinstance(value, dict) and value.keys() == _WITH_SCHEMA:
         value = value["payload"]
-        text = str(value)
+        if value is None:
+            return None
+        text = json.dumps(value)
     if isinstance(value, dict):
         return json.dumps(value).encode()
     if only_field is None or key is None or "\0" in text:  # Avro has such a character in front
