@@ -17,7 +17,7 @@ from aiokafka import errors as kafka_errors
 
 import headrace as hr
 from headrace.connections import connection
-from headrace.errors import HeadraceError, PipelineError
+from headrace.errors import DeadLetterBudgetError, HeadraceError, PipelineError
 from headrace.ext.sinks import SinkRefusedError, SinkUnreachableError
 from headrace.formats.fields import as_json
 from headrace.runs.client.handle import PipelineHandle
@@ -263,6 +263,49 @@ def test_a_topic_of_changes_is_read_as_signed_input(topic: str, tmp_path: Path) 
     copy.run()
     rows = [{row["shop"]: row["n"] for row in one.read("current", at="main").to_json()} for one in (handle, copy)]
     assert rows[0] == rows[1] == {"a": 11, "b": 2}
+
+
+def test_a_pipeline_that_reads_changes_follows_moves_and_stops_where_all_before_are_void(
+    topics: Topics, topic: str, tmp_path: Path
+) -> None:
+    handle = handle_of(tmp_path, topic)
+    reading = reading_handle(tmp_path, "reading", topic)
+
+    def expect_same() -> None:
+        handle.deliver()
+        reading.run()
+        rows = handle.current(columns=["shop", "n"]).to_arrow().to_pylist()
+        read_rows = reading.current(columns=["shop", "n"]).to_arrow().to_pylist()
+        assert sorted(map(repr, rows)) == sorted(map(repr, read_rows))
+
+    for name, n in (("1", 5), ("2", 6)):
+        land(tmp_path, name, {"shop": "a", "n": n}, {"shop": name, "n": 1})
+        handle.run()
+        expect_same()
+    handle.rollback(to="beginning", message="all of it")
+    expect_same()
+    handle.run()
+    expect_same()
+    handle.deliver(refill=True)
+    with pytest.raises(DeadLetterBudgetError, match="event time is null"):
+        reading.run()
+    new_topic = f"{topic}.again"
+    topics.make(new_topic, 2)
+    handle, reading = handle_of(tmp_path, new_topic), reading_handle(tmp_path, "reading_again", new_topic)
+    expect_same()
+
+
+def reading_handle(root: Path, name: str, topic: str) -> PipelineHandle:
+    """A pipeline with a row for each row that the changes in ``topic`` lead to."""
+    source = hr.kafka(
+        topic,
+        {"shop": str, "n": int, "last": datetime, "sign": hr.field("_sign", int)},
+        connection="events",
+        changelog=hr.col("sign"),
+        max_rejected=0,
+    )
+    pipeline = hr.Pipeline(name, source.event_time("last", bound="1d"), rows=["shop", "n"], executor="local")
+    return hr.open(root.as_uri())[pipeline]
 
 
 @pytest.mark.parametrize("wrong", ["", "a b", "x" * 201, 5])
