@@ -111,6 +111,23 @@ def test_ids_are_told_apart_by_sign(executor: Executor) -> None:
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
+def test_rows_of_a_snapshot_share_a_position_and_are_told_apart_by_their_key(executor: Executor) -> None:
+    schema = {**SCHEMA, "lsn": hr.field("source.lsn", int)}
+    change_id = hr.concat(col("lsn").cast(str), "/", col("id").cast(str))
+    deduplicated_pipeline = build(
+        hr.debezium_envelope(shared=["lsn"]), schema, deduplicate=hr.Deduplicate(change_id, "1d")
+    )
+    snapshot = [{"op": "r", "after": row(number, "a", number), "source": {"lsn": 7}} for number in (1, 2, 3)]
+    changes = [
+        {"op": "d", "before": row(2, "a", 2), "after": None, "source": {"lsn": 8}},
+        {"op": "c", "before": None, "after": row(9, "a", 20), "source": {"lsn": 8}},  # its key has changed
+        {"op": "u", "before": row(3, "a", 3), "after": row(3, "b", 4), "source": {"lsn": 9}},
+    ]
+    steps = [rows(*snapshot), rows(*changes, *snapshot), rows(*changes)]
+    assert current(run(deduplicated_pipeline, steps, executor=executor)) == {"a": (2, 21), "b": (1, 4)}
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
 def test_an_input_without_a_changelog_adds(executor: Executor) -> None:
     more = hr.json("landing/more", SCHEMA).event_time("at", bound="0s").named("more")
     both = build(hr.delta_change_type(), union=[more])
