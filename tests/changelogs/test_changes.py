@@ -1,6 +1,7 @@
 """Records as changes: their signs, envelopes, dead letters, late withdrawals, duplicates (semantics 14)."""
 
 import json
+from base64 import b64encode
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -183,3 +184,37 @@ def test_versions_go_by_a_number_in_text_as_a_number_if_its_type_is_one(executor
     assert [pane.values["shop"] for pane in result.current] == ["c"]
     result = run(newest, [rows(*envelopes[1:])], executor=executor)
     assert [pane.values["shop"] for pane in result.current] == ["b"]
+
+
+PLACEHOLDER = "__debezium_unavailable_value"
+LARGE_VALUES: dict[str, tuple[Any, Any, Any]] = {
+    "a text": (str, "large", PLACEHOLDER),
+    "bytes": (bytes, "bGFyZ2U=", b64encode(PLACEHOLDER.encode()).decode()),
+    "a list": (list[str], ["large", PLACEHOLDER], [PLACEHOLDER]),
+}
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("name", LARGE_VALUES)
+def test_a_large_value_that_the_database_did_not_send_makes_a_dead_letter(name: str, executor: Executor) -> None:
+    kind, large_value, placeholder = LARGE_VALUES[name]
+    schema: dict[str, Any] = {"id": int, "note": kind, "at": datetime}
+
+    def envelope(op: str, old_note: Any, new_note: Any) -> dict[str, Any]:
+        notes = {"before": old_note, "after": new_note}
+        images = {row: note and {"id": 1, "note": note, "at": time_at(1)} for row, note in notes.items()}
+        return {"op": op, **images}
+
+    changes = hr.json("landing/orders", schema, changelog=hr.debezium_envelope()).event_time("at", bound="1h")
+    versions = hr.json("landing/orders", schema, versions=hr.debezium_versions("source.ts_ms", key="id"))
+    rows_pipeline = hr.Pipeline("orders", changes, rows=["note"])
+    newest = hr.Pipeline(
+        "orders", versions.event_time("changed_at", bound="1h"), key="id", take=hr.newest(), rows=["note"]
+    )
+    creation, update = envelope("c", None, large_value), envelope("u", placeholder, placeholder)
+    position = {"source": {"lsn": 1, "ts_ms": 1777626000000}}
+    for pipeline, more, column in ((rows_pipeline, {}, "before.note"), (newest, position, "note")):
+        result = run(pipeline, [rows({**creation, **more}, {**update, **more})], executor=executor)
+        assert len(result.current) == 1
+        (letter,) = result.rejected
+        assert letter["reason"].startswith(f"column {column} is {PLACEHOLDER}: ")

@@ -35,7 +35,7 @@ from headrace.model.changelog import (
     RecordSign,
     Upserts,
 )
-from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.data_types import DataType, ListType, ValueType
 from headrace.model.expressions.typing import columns_of
 from headrace.pipeline.endpoints import Source
 from headrace.program import columns as c
@@ -91,6 +91,13 @@ Bools = NDArray[np.bool_]
 
 _IMAGE_SIGNS: Final = {"before": -1, "after": 1}
 _OPS: Final = {"before": ("u", "d"), "after": ("c", "r", "u")}
+_UNAVAILABLE: Final = "__debezium_unavailable_value"
+"""What stands in a row for a large value that an update did not change, where the database does not send it."""
+
+_WHOLE_ROWS: Final = (
+    ": the database does not send large values that an update leaves as they are (in PostgreSQL ALTER TABLE ... "
+    "REPLICA IDENTITY FULL; or leave the column out of the schema)"
+)
 _OLD_VALUES: Final = ": the database must send old rows (in PostgreSQL ALTER TABLE ... REPLICA IDENTITY FULL)"
 
 
@@ -157,14 +164,44 @@ def _parse_errors(
         hint = _OLD_VALUES if row == envelope.before else ""
         why = f"{row} is null, which op {' and '.join(_OPS[row])} need{hint}"
         reasons = add_reason(reasons, lacks, why)
+    for row, is_wanted in wanted_rows.items():
+        columns = {name: records.columns[envelope.of_row(row, name)] for name in _columns_of_rows(envelope, source)}
+        reasons = _without_unavailable(reasons, source, columns, is_wanted, f"{row}.")
     return reasons
+
+
+def _without_unavailable(
+    reasons: pa.Array, source: Source, columns: Mapping[str, pa.Array], is_wanted: Bools, row: str = ""
+) -> pa.Array:
+    """``reasons``, or that a value of ``columns`` did not come where a row ``is_wanted``."""
+    for name, values in columns.items():
+        why = f"column {row}{name} is {_UNAVAILABLE}{_WHOLE_ROWS}"
+        reasons = add_reason(reasons, is_wanted & _is_unavailable(values, source.types[name]), why)
+    return reasons
+
+
+def _is_unavailable(values: pa.Array, kind: ValueType) -> Bools:
+    """Which ``values`` stand for what the database did not send: Debezium's text, its bytes, or a list of it alone."""
+    match kind:
+        case DataType.STRING | DataType.BYTES:
+            return true_mask(pc.equal(values, pa.scalar(_UNAVAILABLE, pa.string()).cast(values.type)))
+        case ListType(DataType.STRING):
+            has_one = pc.equal(pc.list_value_length(values), 1)
+            only_items = pc.list_element(pc.if_else(has_one, values, pa.scalar(None, values.type)), 0)
+            return _is_unavailable(only_items, DataType.STRING)
+    return np.zeros(len(values), np.bool_)
 
 
 def _has_values(envelope: DebeziumEnvelope, source: Source, records: ScannedRecords, row: str) -> Bools:
     """Which records have a value in some column of that row: an object without any is as good as none."""
-    names = [envelope.of_row(row, name) for name in source.in_records if name not in envelope.shared]
+    names = [envelope.of_row(row, name) for name in _columns_of_rows(envelope, source)]
     has_values: Bools = np.logical_or.reduce([true_mask(records.columns[name].is_valid()) for name in names])
     return has_values
+
+
+def _columns_of_rows(envelope: DebeziumEnvelope, source: Source) -> list[str]:
+    """The columns that each row of an envelope has of its own."""
+    return [name for name in source.in_records if name not in envelope.shared]
 
 
 def _missing_columns(
@@ -256,13 +293,6 @@ def _without_value(records: ScannedRecords) -> Bools:
     return np.zeros(len(records), np.bool_) if times is None else valid_mask(times)
 
 
-_UNAVAILABLE: Final = "__debezium_unavailable_value"
-"""What stands in a row for a large value that an update did not change, where the database does not send it."""
-
-_WHOLE_ROWS: Final = (
-    ": the database does not send large values that an update leaves as they are (in PostgreSQL ALTER TABLE ... "
-    "REPLICA IDENTITY FULL; or leave the column out of the schema)"
-)
 _KEYS: Final = " (in PostgreSQL a primary key, or REPLICA IDENTITY USING INDEX)"
 
 
@@ -310,10 +340,7 @@ def _wrong_versions(
         lacks = ~valid_mask(columns[CHANGE_ORDER]) & ~true_mask(pc.equal(op, arrow_scalar("r")))
         why = f"{versions.position.place} is null, by which versions go: name another field in order= of versions="
         reasons = add_reason(reasons, lacks, why)
-    for name in (name for name, kind in source.types.items() if kind is DataType.STRING and name in own):
-        why = f"column {name} is {_UNAVAILABLE}{_WHOLE_ROWS}"
-        reasons = add_reason(reasons, is_row & true_mask(pc.equal(own[name], arrow_scalar(_UNAVAILABLE))), why)
-    return reasons
+    return _without_unavailable(reasons, source, own, is_row)
 
 
 def _timestamps_from_numbers(times: pa.Array, units: int) -> pa.Array:
