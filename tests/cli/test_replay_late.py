@@ -110,6 +110,41 @@ def test_equal_records_of_two_files_are_two(deployment: Deployment) -> None:
     assert land(deployment).late_in_some_windows == 2
 
 
+def test_a_record_whose_id_is_forgotten_does_not_land_as_it_may_have_counted(tmp_path: Path) -> None:
+    till = hr.json("landing/till", {"id": str, "at": hr.DataType.TIMESTAMP}, max_files=1).event_time("at", bound="0s")
+    pipeline = hr.Pipeline(
+        "till",
+        till,
+        key=None,
+        what={"n": hr.count()},
+        where=hr.FixedWindows("1h"),
+        when=hr.on_update(),
+        how=hr.retracting("10m"),
+        deduplicate=hr.Deduplicate("id", "4h"),
+        executor="local",
+    )
+    (tmp_path / "landing/till").mkdir(parents=True)
+    for number, (id_, time) in enumerate(
+        [("x", "09:00"), ("e", "12:00"), ("y", "09:10"), ("f", "16:00"), ("x", "09:00")]
+    ):
+        record = {"id": id_, "at": f"2026-03-01T{time}:00Z"}
+        (tmp_path / f"landing/till/{number}.json").write_text(json.dumps(record) + "\n")
+    handle = hr.open(tmp_path.as_uri())[pipeline]
+    handle.run()
+    landing = handle.replay_late()
+    assert (landing.records, sum(landing.left.values())) == (1, 1)  # of y, which no window counted, and of x
+    assert "may have counted already" in next(iter(landing.left))
+    beside = hr.open(f"{tmp_path.as_uri()}/late")[pipeline]
+    beside.run(mode="batch")
+    whole = hr.open(tmp_path.as_uri())[replace(pipeline, name="whole")]
+    whole.run(mode="batch")
+    counts = [
+        {row["window_start"]: row["n"] for row in each.read("current", at="main").to_json()}
+        for each in (handle, beside, whole)
+    ]
+    assert {window: n + counts[1].get(window, 0) for window, n in counts[0].items()} == counts[2]
+
+
 def test_sliding_windows_with_gaps_have_no_late_records_between_them(deployment: Deployment) -> None:
     deployment.pipeline = sliding(deployment, 1, 2)
     deployment.commit(late=[late(raw(1), window=0, minute=-10)])

@@ -8,7 +8,8 @@ one result runs the original files as one batch, in which nothing is late.
 Each epoch's late records become one file; for CSV, whose files have headers, one for each header. A file is named after
 the snapshot that dropped the records, and created by one conditional put. So doing it again lands only the rest.
 
-A record late in all of its windows lands once. One that is late in some of them (sliding windows) was counted in the
+A record whose id is forgotten (``deduplicate``) may have counted already: it does not land, and is counted. A record
+late in all of its windows lands once. One that is late in some of them (sliding windows) was counted in the
 others. A run of it alone would count it there again: it does not land, and is counted.
 
 ``land_rejected`` lands dead letters as they were: records that could not be read, or were not allowed. It is for people
@@ -29,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from headrace.distribute import views
 from headrace.kernel.windows import count_windows
 from headrace.model.time import to_instant
 from headrace.model.windows import CustomWindows
@@ -51,8 +53,13 @@ from headrace_snapshots.names import MAIN, PUBLISHED
 _ONE_FILE_INFIX = "file"
 """In the names of files with the records of one file each."""
 
-_LATE = ("file", "event_time", "raw", "window_start", "window_end")
+_LATE = ("file", "event_time", "raw", "window_start", "window_end", "reason")
 """What is read of late rows."""
+
+_PERHAPS_DUPLICATES_REASON = (
+    "their ids are beyond the horizon of deduplicate, so they may have counted already; a batch over the original "
+    "files (--mode batch) tells"
+)
 
 
 @dataclass(frozen=True)
@@ -182,6 +189,9 @@ class _Late:
         """What lands of the late rows, equal records as often as they came."""
         windows: defaultdict[runs_relanding.DroppedRecord, Counter[tuple[Any, Any]]] = defaultdict(Counter)
         for row in rows():
+            if row["reason"] == views.BEYOND_HORIZON:
+                self._left[_PERHAPS_DUPLICATES_REASON] += 1
+                continue
             window = row["window_start"], row["window_end"]
             windows[runs_relanding.DroppedRecord(row["file"], row["event_time"], row["raw"].encode())][window] += 1
         event_times = np.array([to_instant(record.order) for record in windows], np.int64)
