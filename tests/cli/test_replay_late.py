@@ -134,15 +134,15 @@ def test_a_record_whose_id_is_forgotten_does_not_land_as_it_may_have_counted(tmp
     landing = handle.replay_late()
     assert (landing.records, sum(landing.left.values())) == (1, 1)  # of y, which no window counted, and of x
     assert "may have counted already" in next(iter(landing.left))
-    beside = hr.open(f"{tmp_path.as_uri()}/late")[pipeline]
-    beside.run(mode="batch")
-    whole = hr.open(tmp_path.as_uri())[replace(pipeline, name="whole")]
-    whole.run(mode="batch")
-    counts = [
+    late_handle = hr.open(f"{tmp_path.as_uri()}/late")[pipeline]
+    late_handle.run(mode="batch")
+    batch_handle = hr.open(tmp_path.as_uri())[replace(pipeline, name="whole")]
+    batch_handle.run(mode="batch")
+    main_counts, late_counts, batch_counts = (
         {row["window_start"]: row["n"] for row in each.read("current", at="main").to_json()}
-        for each in (handle, beside, whole)
-    ]
-    assert {window: n + counts[1].get(window, 0) for window, n in counts[0].items()} == counts[2]
+        for each in (handle, late_handle, batch_handle)
+    )
+    assert {window: n + late_counts.get(window, 0) for window, n in main_counts.items()} == batch_counts
 
 
 def test_sliding_windows_with_gaps_have_no_late_records_between_them(deployment: Deployment) -> None:
