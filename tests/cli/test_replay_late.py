@@ -111,10 +111,12 @@ def test_equal_records_of_two_files_are_two(deployment: Deployment) -> None:
 
 
 def test_a_record_whose_id_is_forgotten_does_not_land_as_it_may_have_counted(tmp_path: Path) -> None:
-    till = hr.json("landing/till", {"id": str, "at": hr.DataType.TIMESTAMP}, max_files=1).event_time("at", bound="0s")
+    receipts = hr.json("landing/till", {"id": str, "at": hr.DataType.TIMESTAMP}, max_files=1).event_time(
+        "at", bound="0s"
+    )
     pipeline = hr.Pipeline(
         "till",
-        till,
+        receipts,
         key=None,
         what={"n": hr.count()},
         where=hr.FixedWindows("1h"),
