@@ -32,7 +32,7 @@ from headrace.read.views.arrow_types import python_rows, schema_of
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.row_files import read_tables
 from headrace.runs.publishing.audits import files_as_read
-from headrace.sources.file_planning import open_source
+from headrace.sources import file_planning
 from headrace.sources.landing import ByInput, Landing, overlap_problem
 from headrace_snapshots import store as object_stores
 from headrace_snapshots.catalog import Catalog
@@ -218,7 +218,7 @@ def _resolve_target(
 ) -> Target:
     path = own.source.path
     if landing_uri is not None:
-        store_named, prefix = open_source(store, landing_uri)
+        store_named, prefix = file_planning.open_source(store, landing_uri)
         target = replace(own, store=store_named, prefix=prefix, lands_in_source=False)
         own_uri, target_uri = (side.uri.rstrip("/") for side in (own, target))
         return own if own_uri == target_uri else replace(target, lands_in_source=target_uri.startswith(f"{own_uri}/"))
@@ -268,9 +268,9 @@ class Headers:
     def _read_header(self, path: str) -> bytes | str:
         try:
             return self.format.header(self._file_content(path), path)
-        except object_stores.ObjectNotFoundError:
+        except (object_stores.ObjectNotFoundError, file_planning.VanishedFileError):
             problem = "is gone: put it back"
-        except object_stores.ObjectChangedError:
+        except file_planning.ChangedFileError:
             problem = "has changed since they were read: put the old content back"
         except UnreadableFileError:
             problem = "cannot be read"
@@ -280,7 +280,7 @@ class Headers:
         was = self._as_read.get(path)
         if was is None:
             return self.store.read(path)
-        return self.store.read_same(object_stores.ObjectInfo(path, was.size, was.etag, was.digest))
+        return file_planning.read_content(self.store, SourceSplit(path, was.size, was.etag, was.digest))
 
     @cached_property
     def _as_read(self) -> Mapping[str, stored.InputFile]:
@@ -379,7 +379,7 @@ class Relanding:
                 f"records of input {input_.name} cannot land again: it reads {source}, and no files. Correct them "
                 "where they come from"
             )
-        store, prefix = open_source(self._store, source.path)
+        store, prefix = file_planning.open_source(self._store, source.path)
         headers = Headers(source.file_format, store, self.catalog, self.manifest, input_.name)
         own = Target(self._view, source, suffix_of(source), headers, store, prefix, lands_in_source=True)
         target = target_of(own, self._store, self._root_beside, landing_uri)

@@ -10,6 +10,7 @@ so. The files themselves are stored once, in the file log of the inputs. A manif
 after it were read.
 """
 
+import hashlib
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from itertools import islice, takewhile
@@ -26,6 +27,7 @@ from headrace.sources.parallel_listing import listed_in_parallel, listed_of
 from headrace.sources.progress import KnownVersion, hash_text
 from headrace.this_process import Size
 from headrace_snapshots import store as object_stores
+from headrace_snapshots.store.local import content_digest
 
 if TYPE_CHECKING:
     from headrace.sources.names_file import NamesLookup
@@ -263,14 +265,39 @@ def _confirm_version(
     store: object_stores.ObjectStore, known_names: KnownNames, info: object_stores.ObjectInfo, was: KnownVersion
 ) -> None:
     """Take ``info`` in as known if only its ETag differs from what it was. Raises ChangedFileError."""
+    marks = {was.etag, was.digest}
     try:
         digested_split = store.digested(info.path) if was.size == info.size and was.digest is not None else None
+        is_known = digested_split is not None and hash_text(digested_split.digest or "") in marks
+        if not is_known and was.size == info.size:
+            is_known = any(hash_text(mark) in marks for mark in _marks_of(store.read(info.path)))
     except object_stores.ObjectNotFoundError:  # it went since it was listed
         return
-    if digested_split is None or digested_split.digest is None or hash_text(digested_split.digest) != was.digest:
-        old_text = f"{was.size} bytes" if was.size != info.size else "other content"
+    if not is_known:
+        old_text = f"{was.size} bytes" if was.size != info.size else "other content, as far as ETags tell"
         raise ChangedFileError(info.path, f"it was {old_text}, now it is {_version_text(_split_of(info))}")
-    known_names.confirmed_splits[info.path] = _split_of(digested_split)
+    known_names.confirmed_splits[info.path] = _split_of(digested_split or info)
+
+
+def _marks_of(data: bytes) -> Iterator[str]:
+    """What stores call the content ``data``: its digest, and the ETags that S3 makes of MD5. An upload at once has
+    another one than an upload in parts, which have a usual size.
+    """
+    yield content_digest(data)
+    yield hashlib.md5(data, usedforsecurity=False).hexdigest()
+    seen_counts = set[tuple[int, bytes]]()
+    for part_bytes in _PART_BYTES:
+        parts = [data[start : start + part_bytes] for start in range(0, len(data), part_bytes)]
+        digests = b"".join(hashlib.md5(part, usedforsecurity=False).digest() for part in parts)
+        if (len(parts), digests) not in seen_counts:
+            seen_counts.add((len(parts), digests))
+            yield f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(parts)}"
+        if len(parts) == 1:
+            return
+
+
+_PART_BYTES: Final = tuple(size << 20 for size in (5, 8, 10, 15, 16, 20, 25, 32, 50, 64, 100, 128, 256, 512, 1024))
+"""Sizes of parts that tools upload in by default, smallest first."""
 
 
 def newest_landed(store: object_stores.ObjectStore, prefix: str, mark: str, source: FilesSource) -> Instant | None:
@@ -283,13 +310,22 @@ def newest_landed(store: object_stores.ObjectStore, prefix: str, mark: str, sour
 
 
 def is_unchanged(store: object_stores.ObjectStore, was: SourceSplit, now: SourceSplit) -> bool:
-    """Whether a file has the content that it had; where only its ETag differs, the content decides if it is known."""
+    """Whether a file has the content that it had; where only its ETag differs, the content decides."""
     if (was.size, was.etag) == (now.size, now.etag):
         return True
-    if was.size != now.size or was.digest is None:
+    if was.size != now.size:
         return False
-    digested_split = store.digested(was.path)
-    return digested_split is not None and was.digest == digested_split.digest
+    digested_split = None if was.digest is None else store.digested(was.path)
+    if digested_split is not None:
+        return was.digest == digested_split.digest
+    try:
+        return _is_content_of(was, store.read(was.path))
+    except object_stores.ObjectNotFoundError:  # it went since it was listed
+        return False
+
+
+def _is_content_of(was: SourceSplit, data: bytes) -> bool:
+    return was.size == len(data) and any(mark in {was.etag, was.digest} for mark in _marks_of(data))
 
 
 def taken_in(store: object_stores.ObjectStore, file: SourceSplit) -> SourceSplit:
@@ -343,11 +379,15 @@ def read_content(store: object_stores.ObjectStore, file: SourceSplit) -> bytes:
     now.
     """
     try:
-        return store.read_same(object_stores.ObjectInfo(file.path, file.size, file.etag, file.digest))
+        try:
+            return store.read_same(object_stores.ObjectInfo(file.path, file.size, file.etag, file.digest))
+        except object_stores.ObjectChangedError as error:
+            data = store.read(file.path)
+            if _is_content_of(file, data):
+                return data
+            raise ChangedFileError(file.path, f"it was {_version_text(file)}, and now it is another file") from error
     except object_stores.ObjectNotFoundError as error:
         raise VanishedFileError(file.path) from error
-    except object_stores.ObjectChangedError as error:
-        raise ChangedFileError(file.path, f"it was {_version_text(file)}, and now it is another file") from error
 
 
 def full_sweep(
