@@ -135,10 +135,10 @@ def test_sparks_own_pages_name_the_levels(executor: ExecutorUnderTest, tmp_path:
     assert {*tracker.getJobIdsForGroup(None)} <= jobs_before  # Spark forgets old ones meanwhile
     description = context._jsc.sc().statusStore().job(job).description().get()
     assert description == f"clicks, epoch 0: {', then '.join(LEVELS)}"
-    executions = executor.spark._jsparkSession.sharedState().statusStore().executionsList()
-    plan = executions.apply(executions.size() - 1).physicalPlanDescription()
-    for name in LEVELS:
-        assert name in plan
+    info = tracker.getJobInfo(job)
+    assert info is not None
+    stages = [tracker.getStageInfo(stage) for stage in sorted(info.stageIds)]
+    assert [stage.name for stage in stages if stage is not None] == LEVELS
 
 
 _START = "2026-11-28T10:00:00Z"

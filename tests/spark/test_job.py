@@ -1,20 +1,15 @@
-"""An epoch is one Spark job with the same small plan every time, and nothing but blobs crosses its exchanges."""
+"""An epoch is one Spark job of the same levels every time, and nothing but blobs crosses its exchanges."""
 
-import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
 
 from headrace import Aggregation, Deduplicate, FixedWindows, Pipeline, col, count
-from headrace.distribute.spark import engine
-from headrace.distribute.spark.application import DataFrame, SparkSession
-from headrace.distribute.tasks.exchange import SCHEMA
+from headrace.distribute.spark.application import SparkSession
+from headrace.distribute.spark.blobs import PlainJobs
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace_lab.sizes import set_sizes
@@ -33,49 +28,49 @@ DEEP = replace(
 )
 """With a level of tasks by id, and two by key."""
 
-BLOBS = from_arrow_schema(SCHEMA)
+TASKS, EXCHANGE = "PythonRDD", "ShuffledRDD"
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The physical plan of a job: as text, the names of its operators, and the columns that each exchange carries."""
+class Lineage:
+    """What Spark makes the rows of a job of, level by level, the last first: kinds, and how many parts each has."""
 
-    text: str
-    operators: list[str]
-    exchanged: list[StructType]
+    kinds: list[str]
+    parts: list[int]
 
     @classmethod
-    def from_rows(cls, rows: Any) -> "Plan":
-        root = rows._jdf.queryExecution().executedPlan()
-        nodes = list(nodes_of(root))
-        exchanges = [node for node in nodes if "Exchange" in node.nodeName()]
-        carried_schemas = [StructType.fromJson(json.loads(node.schema().json())) for node in exchanges]
-        return cls(root.toString(), [node.nodeName() for node in nodes], carried_schemas)
+    def from_rows(cls, rows: Any) -> "Lineage":
+        nodes = list(ancestors(rows._jrdd.rdd()))
+        return cls([node.getClass().getSimpleName() for node in nodes], [node.getNumPartitions() for node in nodes])
+
+    def count(self, kind: str) -> int:
+        return self.kinds.count(kind)
 
 
-def nodes_of(plan: Any) -> Iterator[Any]:
-    yield plan
-    for place in range(plan.children().size()):
-        yield from nodes_of(plan.children().apply(place))
+def ancestors(rdd: Any) -> Iterator[Any]:
+    yield rdd
+    above = rdd.dependencies()
+    for place in range(above.size()):
+        yield from ancestors(above.apply(place).rdd())
 
 
 @pytest.fixture
-def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
-    """The physical plans of all jobs from now on."""
-    seen_plans: list[Plan] = []
-    collect_messages = engine._collect_messages
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[Lineage]:
+    """The lineages of all jobs from now on."""
+    seen_jobs: list[Lineage] = []
+    collect_rows = PlainJobs.collect_rows
 
-    def remember(rows: DataFrame, tasks: int) -> Any:
-        seen_plans.append(Plan.from_rows(rows))
-        return collect_messages(rows, tasks)
+    def remember(self: PlainJobs, name: str, rows: Any) -> Any:
+        seen_jobs.append(Lineage.from_rows(rows))
+        return collect_rows(self, name, rows)
 
-    monkeypatch.setattr(engine, "_collect_messages", remember)
-    return seen_plans
+    monkeypatch.setattr(PlainJobs, "collect_rows", remember)
+    return seen_jobs
 
 
-def shape(plan: Plan) -> list[str]:
-    """The operators of a plan, without the numbers that Spark gives to columns."""
-    return [re.sub(r"#\d+L?|\[plan_id=\d+\]|\(\d+\)", "", line).strip() for line in plan.text.splitlines()]
+def plans_of_sql(spark: SparkSession) -> int:
+    """How many plans of SQL the application has run."""
+    return int(spark._jsparkSession.sharedState().statusStore().executionsCount())
 
 
 def run(root: Path, spark: SparkSession, group: str, pipeline: Pipeline = CLICKS) -> int:
@@ -90,35 +85,33 @@ def run(root: Path, spark: SparkSession, group: str, pipeline: Pipeline = CLICKS
 
 
 def test_an_epoch_is_one_job_of_one_shape_and_only_blobs_cross(
-    spark: SparkSession, tmp_path: Path, plans: list[Plan]
+    spark: SparkSession, tmp_path: Path, jobs: list[Lineage]
 ) -> None:
     land(tmp_path)
+    plans_before = plans_of_sql(spark)
     assert run(tmp_path, spark, "one-stage") == FILES
-    assert len(plans) == FILES
-    first = shape(plans[0])
-    assert all(shape(plan) == first for plan in plans)
-    assert plans[0].operators.count("MapInArrow") == 2
-    assert plans[0].exchanged == [BLOBS]
+    assert len(jobs) == FILES
+    assert all(job == jobs[0] for job in jobs)
+    assert (jobs[0].count(TASKS), jobs[0].count(EXCHANGE)) == (2, 1)
+    assert plans_of_sql(spark) == plans_before
 
 
-def test_between_all_levels_of_tasks_only_blobs_cross(spark: SparkSession, tmp_path: Path, plans: list[Plan]) -> None:
+def test_between_all_levels_of_tasks_only_blobs_cross(spark: SparkSession, tmp_path: Path, jobs: list[Lineage]) -> None:
     land(tmp_path, 0, 2)
     assert run(tmp_path, spark, "three-levels", DEEP) == 2
-    for plan in plans:
-        assert plan.operators.count("MapInArrow") == 4
-        assert plan.exchanged == [BLOBS, BLOBS, BLOBS]
+    for job in jobs:
+        assert (job.count(TASKS), job.count(EXCHANGE)) == (4, 3)
         # no row is looked at between the tasks: neither joined nor grouped nor sorted
-        assert set(plan.operators) - {"MapInArrow", "Exchange"} <= {"Project", "Range", "WholeStageCodegen (1)"}
+        assert set(job.kinds) - {TASKS, EXCHANGE} <= {"PairwiseRDD", "MapPartitionsRDD", "ParallelCollectionRDD"}
 
 
 def test_an_epoch_is_one_job_for_each_step_from_outputs_to_those_that_read_them(
-    spark: SparkSession, tmp_path: Path, plans: list[Plan]
+    spark: SparkSession, tmp_path: Path, jobs: list[Lineage]
 ) -> None:
     """However many outputs there are, and however many an output unites: GRAPH has five, in three steps."""
     land(tmp_path, 0, 2)
     assert run(tmp_path, spark, "outputs", GRAPH) == 2 * 3
-    assert [len(plan.exchanged) for plan in plans] == [2, 1, 1] * 2, "daily has two aggregations, in the first job"
-    assert {*(kind for plan in plans for kind in map(str, plan.exchanged))} == {str(BLOBS)}
+    assert [job.count(EXCHANGE) for job in jobs] == [2, 1, 1] * 2, "daily has two aggregations, in the first job"
 
 
 def test_each_output_has_tasks_of_its_own_in_the_steps_of_an_epoch(spark: SparkSession, tmp_path: Path) -> None:
@@ -133,11 +126,11 @@ def test_each_output_has_tasks_of_its_own_in_the_steps_of_an_epoch(spark: SparkS
 
 
 @set_sizes(fanout=2)
-def test_layers_merge_in_jobs_beside_the_epochs(spark: SparkSession, tmp_path: Path, plans: list[Plan]) -> None:
+def test_layers_merge_in_jobs_beside_the_epochs(spark: SparkSession, tmp_path: Path, jobs: list[Lineage]) -> None:
     land(tmp_path)
     assert run(tmp_path, spark, "merging") == FILES, "an epoch is one job, whatever is merged"
     catalog = Catalog(open_store(tmp_path.as_uri()), CLICKS.name)
     layers = catalog.manifest(catalog.head().refs["main"]).tables["state"]
     assert len(layers) < FILES
-    assert len([plan for plan in plans if plan.operators.count("MapInArrow") == 1]) > 0, "merges are jobs of their own"
+    assert [job.count(EXCHANGE) for job in jobs].count(0) > 0, "merges are jobs of their own"
     assert current(CLICKS, tmp_path) == truth()

@@ -1,10 +1,13 @@
-"""Epochs of one pipeline in a Spark application: each a small job, whose plan is the same in every epoch.
+"""Epochs of one pipeline in a Spark application: each a small job, whose levels are the same in every epoch.
 
-An exchange repartitions what it carries by part, and no row of it is anything but a blob to Spark.
+An exchange repartitions what it carries by part, and no row of it is anything but a blob to Spark. So jobs are plain
+ones (``blobs``). Spark Connect has none of these, and a user's own Spark code gets and gives frames: then levels are
+frames, too.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ParamSpec, TypeVar
+from dataclasses import dataclass
+from typing import Any, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -14,6 +17,7 @@ from pyspark.sql.types import StructField, StructType
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.process import Stop
 from headrace.distribute.spark import application
+from headrace.distribute.spark.blobs import PlainJobs
 from headrace.distribute.spark.failures import spark_errors
 from headrace.distribute.spark.frames import apply_function
 from headrace.distribute.spark.session import EXCHANGE
@@ -51,9 +55,9 @@ class SparkRunner:
     ) -> None:
         self._spark = spark
         self._work = work
-        for name, value in EXCHANGE.items():  # a session that was brought may have others
-            spark.conf.set(name, value)
         self._payload = application.TaskPayload.from_environment(spark, work)
+        has_frames = application.is_connected(spark) or bool(work.pipeline.spark_functions)
+        self._jobs: Any = FrameJobs.in_session(spark) if has_frames else PlainJobs(spark.sparkContext)
         self._tasks = tasks
         self._map_level = map_level
         self._under_way: tuple[task_plan.EpochPlan, application.EpochJob] | None = None
@@ -70,10 +74,11 @@ class SparkRunner:
             self._under_way = plan, job
             try:
                 rows = self._map_panes(plan, first) if plan.job else self._map_inputs(plan, first)
+                last = first
                 for level, name in enumerate(later_levels):
-                    parts = rows.repartitionById(levels.tasks_at(self._work, plan, level), "part")
-                    rows = self._run_tasks(name, parts, levels.level_below, plan, level)
-                return _collect_messages(rows, levels.tasks_above(self._work, plan, len(later_levels)))
+                    parts = self._jobs.shuffle_rows(last, rows, levels.tasks_at(self._work, plan, level))
+                    rows, last = self._run_tasks(name, parts, levels.level_below, plan, level), name
+                return self._collect_messages(last, rows, levels.tasks_above(self._work, plan, len(later_levels)))
             finally:
                 self._under_way = None
 
@@ -95,7 +100,7 @@ class SparkRunner:
             self._work, plan, max(0, stage_number - of_first + 1), stages[stage_number].done, stages[stage_number].tasks
         )
 
-    def _map_inputs(self, plan: task_plan.EpochPlan, name: str) -> application.DataFrame:
+    def _map_inputs(self, plan: task_plan.EpochPlan, name: str) -> Any:
         rows = self._run_tasks(name, self._task_numbers(len(plan.shares)), self._map_level, plan)
         for number, input_ in enumerate(self._work.pipeline.inputs, 1):
             read = any(piece.input == input_.name for share in plan.shares for piece in share)
@@ -106,7 +111,7 @@ class SparkRunner:
                 rows = rows.union(self._run_tasks(name, rows_made, map_made, plan, input_.name, number * _TASKS))
         return rows
 
-    def _map_panes(self, plan: task_plan.EpochPlan, name: str) -> application.DataFrame:
+    def _map_panes(self, plan: task_plan.EpochPlan, name: str) -> Any:
         work = self._work
         rows = self._run_tasks(
             name, self._task_numbers(task_plan.tasks_of_first_level(work, plan)), levels.map_level, plan
@@ -143,21 +148,53 @@ class SparkRunner:
         """What so many tasks say, which share the cores fairly with the epoch being computed."""
 
         def run_tasks() -> Sequence[ReceivedMessage]:
-            return _collect_messages(self._run_tasks(name, self._task_numbers(count), level, plan), count)
+            return self._collect_messages(name, self._run_tasks(name, self._task_numbers(count), level, plan), count)
 
         with spark_errors(), application.interrupt_on_stop(self._spark, stop):
             return application.in_background_pool(self._spark, run_tasks)()
 
-    def _task_numbers(self, count: int, *, first: int = 0) -> application.DataFrame:
-        return self._spark.range(first, first + count, 1, count)
+    def _task_numbers(self, count: int, *, first: int = 0) -> Any:
+        return self._jobs.number_tasks(count, first=first)
 
-    def _run_tasks(
-        self, name: str, rows: application.DataFrame, run: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any
+    def _run_tasks(self, name: str, rows: Any, run: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any) -> Any:
+        """``rows`` through tasks that ``run``; Spark's pages have them by ``name``."""
+        return self._jobs.run_tasks(name, rows, self._payload.task_function(run, *arguments))
+
+    def _collect_messages(self, name: str, rows: Any, tasks: int) -> Sequence[ReceivedMessage]:
+        """Run the job whose last level made ``rows`` under that ``name``: what so many tasks say."""
+        return receive_messages(self._jobs.collect_rows(name, rows), tasks)
+
+
+@dataclass(frozen=True)
+class FrameJobs:
+    """Makes jobs of levels of tasks as frames, as ``PlainJobs`` does. Plans in Spark's pages have their names."""
+
+    spark: application.SparkSession
+
+    @classmethod
+    def in_session(cls, spark: application.SparkSession) -> Self:
+        for name, value in EXCHANGE.items():  # a session that was brought may have others
+            spark.conf.set(name, value)
+        return cls(spark)
+
+    def number_tasks(self, count: int, *, first: int = 0) -> application.DataFrame:
+        return self.spark.range(first, first + count, 1, count)
+
+    def run_tasks(
+        self, name: str, rows: application.DataFrame, task_function: Callable[..., Iterator[pa.RecordBatch]]
     ) -> application.DataFrame:
-        """``rows`` through tasks that ``run``; plans in Spark's pages have them by ``name``."""
-        task_function = self._payload.task_function(run, *arguments)
         task_function.__name__ = name
         return rows.mapInArrow(task_function, _EXCHANGE_TYPE)
+
+    def shuffle_rows(self, name: str, rows: application.DataFrame, parts: int) -> application.DataFrame:
+        del name
+        return rows.repartitionById(parts, "part")
+
+    def collect_rows(self, name: str, rows: application.DataFrame) -> list[pa.RecordBatch]:
+        del name
+        table: Any = rows.toArrow()
+        batches: list[pa.RecordBatch] = table.to_batches()
+        return batches
 
 
 def read_input(
@@ -188,11 +225,6 @@ def map_made(
 def _row_type(input_: Input) -> StructType:
     columns = {**dict.fromkeys(PLACE, DataType.INT), **input_.source.types}
     return StructType([StructField(name, application.spark_type(kind)) for name, kind in columns.items()])
-
-
-def _collect_messages(rows: application.DataFrame, tasks: int) -> Sequence[ReceivedMessage]:
-    table: Any = rows.toArrow()
-    return receive_messages(table.to_batches(), tasks)
 
 
 P = ParamSpec("P")
