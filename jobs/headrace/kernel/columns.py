@@ -492,7 +492,7 @@ def _without_foreign_times(values: pa.Array, kind: data_types.DataType) -> pa.Ar
 
 
 def _without_signed_zero(values: pa.Array, kind: data_types.DataType) -> pa.Array:
-    return pc.add(values, 0.0) if kind is data_types.DataType.FLOAT else values
+    return pc.add(values, arrow_scalar(0.0)) if kind is data_types.DataType.FLOAT else values
 
 
 def _in_order_of_keys(values: pa.Array, kind: data_types.ColumnType) -> pa.Array:

@@ -116,7 +116,9 @@ def _code_nested(values: pa.Array) -> CodedValues:
     _, first_rows, codes = np.unique(_rank_values(values), return_index=True, return_inverse=True)
     alphabet = values.take(pa.array(first_rows))
     if pa.types.is_list(values.type) and pa.types.is_floating(values.type.value_type):
-        alphabet = kernel_columns.having_items(alphabet, pc.add(pc.list_flatten(alphabet), 0.0), alphabet.is_null())
+        alphabet = kernel_columns.having_items(
+            alphabet, pc.add(pc.list_flatten(alphabet), kernel_columns.arrow_scalar(0.0)), alphabet.is_null()
+        )
     return CodedValues(codes.astype(np.int64), values.type, alphabet)
 
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.columns import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP, Ints, as_numpy, true_mask
+from headrace.kernel.columns import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP, Ints, arrow_scalar, as_numpy, true_mask
 from headrace.kernel.expressions import decimals
 from headrace.kernel.expressions.string_bytes import text_of
 from headrace.model.expressions.data_types import DataType
@@ -42,7 +42,9 @@ def days_of(dates: Any) -> Any:
 
 def is_date(days: Any) -> Any:
     """Which days since 1970 are dates."""
-    return pc.and_(pc.greater_equal(days, _FIRST_DAY), pc.less_equal(days, _LAST_CALENDAR_DAY))
+    return pc.and_(
+        pc.greater_equal(days, arrow_scalar(_FIRST_DAY)), pc.less_equal(days, arrow_scalar(_LAST_CALENDAR_DAY))
+    )
 
 
 def to_dates(days: Any) -> Any:
@@ -151,7 +153,7 @@ def normalize_time_text(text: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 def a_day_later(instants: pa.Array, which: pa.Array) -> pa.Array:
     """Microseconds, a day later where ``which`` says so."""
-    return pc.if_else(which.fill_null(False), pc.add(instants, _DAY_MICROSECONDS), instants)
+    return pc.if_else(which.fill_null(False), pc.add(instants, arrow_scalar(_DAY_MICROSECONDS)), instants)
 
 
 def _read_extended_format(text: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -166,7 +168,7 @@ def _read_basic_format(text: pa.Array) -> tuple[pa.Array, pa.Array]:
     )
     return _join_time_parts(
         parts,
-        pc.binary_join_element_wise(year, month, day, "-"),
+        pc.binary_join_element_wise(year, month, day, arrow_scalar("-")),
         hour,
         _prefix_digits(":", minute),
         _prefix_digits(":", second),
@@ -177,18 +179,26 @@ def _join_time_parts(
     parts: pa.Array, day: pa.Array, hour: pa.Array, minute: pa.Array, second: pa.Array
 ) -> tuple[pa.Array, pa.Array]:
     fraction, utc, offset = (pc.struct_field(parts, part) for part in ("fraction", "utc", "offset"))
-    zone = pc.if_else(pc.equal(utc, ""), offset, "Z")
-    within_hour = pc.binary_join_element_wise(minute, second, pc.ascii_trim(fraction, characters="0"), "")
-    ends_a_day = pc.and_(pc.equal(hour, "24"), pc.equal(pc.ascii_trim(within_hour, characters=":0"), ""))
-    ends_a_day = pc.and_(ends_a_day, pc.not_equal(day, _LAST_DAY))
-    hour = pc.if_else(ends_a_day, "00", hour)
-    time = pc.binary_join_element_wise(day, "T", hour, minute, second, _prefix_digits(".", fraction), zone, "")
+    zone = pc.if_else(pc.equal(utc, arrow_scalar("")), offset, arrow_scalar("Z"))
+    within_hour = pc.binary_join_element_wise(minute, second, pc.ascii_trim(fraction, characters="0"), arrow_scalar(""))
+    ends_a_day = pc.and_(
+        pc.equal(hour, arrow_scalar("24")), pc.equal(pc.ascii_trim(within_hour, characters=":0"), arrow_scalar(""))
+    )
+    ends_a_day = pc.and_(ends_a_day, pc.not_equal(day, arrow_scalar(_LAST_DAY)))
+    hour = pc.if_else(ends_a_day, arrow_scalar("00"), hour)
+    time = pc.binary_join_element_wise(
+        day, arrow_scalar("T"), hour, minute, second, _prefix_digits(".", fraction), zone, arrow_scalar("")
+    )
     return time, ends_a_day
 
 
 def _prefix_digits(mark: str, digits: pa.Array) -> pa.Array:
     """``digits`` with a ``mark`` before them, if there are any."""
-    return pc.if_else(pc.equal(digits, ""), "", pc.binary_join_element_wise(mark, digits, ""))
+    return pc.if_else(
+        pc.equal(digits, arrow_scalar("")),
+        arrow_scalar(""),
+        pc.binary_join_element_wise(arrow_scalar(mark), digits, arrow_scalar("")),
+    )
 
 
 BLANKS = "".join(c for c in map(chr, range(0x3001)) if c.isspace())  # all there are: what Python's strip takes away
@@ -281,8 +291,10 @@ def _judged_floats(text: pa.Array) -> pa.Array:
 
 def _judged_bools(text: pa.Array) -> pa.Array:
     lower_text = pc.ascii_lower(text)
-    is_false = pc.if_else(pc.is_in(lower_text, pa.array(_FALSE, pa.string())), False, pa.scalar(None, pa.bool_()))
-    return pc.if_else(pc.is_in(lower_text, pa.array(_TRUE, pa.string())), True, is_false)
+    is_false = pc.if_else(
+        pc.is_in(lower_text, pa.array(_FALSE, pa.string())), arrow_scalar(False), pa.scalar(None, pa.bool_())
+    )
+    return pc.if_else(pc.is_in(lower_text, pa.array(_TRUE, pa.string())), arrow_scalar(True), is_false)
 
 
 def _judged_instants(text: pa.Array) -> pa.Array:
@@ -341,11 +353,14 @@ def to_strings(values: pa.Array) -> pa.Array:
 
 def _spelled_instants(values: pa.Array) -> pa.Array:
     number = values.cast(pa.int64())
-    infinite = pc.or_(pc.less_equal(number, int(MIN_INSTANT)), pc.greater_equal(number, int(GLOBAL_WINDOW_END)))
+    infinite = pc.or_(
+        pc.less_equal(number, arrow_scalar(int(MIN_INSTANT))),
+        pc.greater_equal(number, arrow_scalar(int(GLOBAL_WINDOW_END))),
+    )
     text = pc.cast(number.cast(pa.timestamp("us")), pa.string())
     trimmed_text = pc.ascii_rtrim(pc.ascii_rtrim(text, characters="0"), characters=".")
     calendar_text = pc.if_else(date_of(values).is_valid(), trimmed_text, pa.scalar(None, pa.string()))
-    return pc.if_else(infinite, "", calendar_text)
+    return pc.if_else(infinite, arrow_scalar(""), calendar_text)
 
 
 def _spelled_floats(values: pa.Array) -> pa.Array:
@@ -354,9 +369,12 @@ def _spelled_floats(values: pa.Array) -> pa.Array:
     for arrows, ours in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
         text = pc.if_else(pc.equal(text, arrows), ours, text)
     size = pc.abs(values)
-    plain = pc.or_(pc.equal(size, 0.0), pc.and_(pc.greater_equal(size, 1e-3), pc.less(size, 1e7)))
+    plain = pc.or_(
+        pc.equal(size, arrow_scalar(0.0)),
+        pc.and_(pc.greater_equal(size, arrow_scalar(1e-3)), pc.less(size, arrow_scalar(1e7))),
+    )
     whole = pc.and_(plain, pc.invert(pc.match_substring(text, ".")))
-    text = pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
+    text = pc.if_else(whole, pc.binary_join_element_wise(text, arrow_scalar(".0"), arrow_scalar("")), text)
     scientific = pc.and_(pc.is_finite(values), pc.invert(plain)).fill_null(False)
     return _with_scientific(text, scientific)
 
@@ -369,15 +387,20 @@ def _with_scientific(text: pa.Array, is_scientific: pa.Array) -> pa.Array:
     sign, whole, fraction, exponent = (
         pc.struct_field(parts, part) for part in ("sign", "whole", "fraction", "exponent")
     )
-    digits = pc.binary_join_element_wise(whole, fraction, "")
+    digits = pc.binary_join_element_wise(whole, fraction, arrow_scalar(""))
     significant = pc.ascii_ltrim(digits, characters="0")
     zeros = pc.subtract(pc.binary_length(digits), pc.binary_length(significant))
-    shift = pc.cast(pc.ascii_ltrim(pc.if_else(pc.equal(exponent, ""), "0", exponent), characters="+"), pa.int32())
-    power = pc.subtract(pc.add(shift, pc.subtract(pc.binary_length(whole), 1)), zeros)
+    shift = pc.cast(
+        pc.ascii_ltrim(pc.if_else(pc.equal(exponent, arrow_scalar("")), arrow_scalar("0"), exponent), characters="+"),
+        pa.int32(),
+    )
+    power = pc.subtract(pc.add(shift, pc.subtract(pc.binary_length(whole), arrow_scalar(1))), zeros)
     rest = pc.ascii_rtrim(pc.utf8_slice_codeunits(significant, 1), characters="0")
-    rest = pc.if_else(pc.equal(rest, ""), "0", rest)
+    rest = pc.if_else(pc.equal(rest, arrow_scalar("")), arrow_scalar("0"), rest)
     first = pc.utf8_slice_codeunits(significant, 0, 1)
-    mantissa = pc.binary_join_element_wise(sign, first, ".", rest, "E", pc.cast(power, pa.string()), "")
+    mantissa = pc.binary_join_element_wise(
+        sign, first, arrow_scalar("."), rest, arrow_scalar("E"), pc.cast(power, pa.string()), arrow_scalar("")
+    )
     return pc.replace_with_mask(text, is_scientific, mantissa)
 
 
@@ -431,7 +454,8 @@ def truncate_to_ints(values: pa.Array) -> pa.Array:
     """Without fractions; NULL where 64 bits do not hold that."""
     if values.type != pa.float64():
         return values.cast(pa.int64())
-    fits = pc.and_(pc.greater_equal(values, -_INT_LIMIT), pc.less(values, _INT_LIMIT))  # NaN does not
+    lowest, limit = arrow_scalar(-_INT_LIMIT), arrow_scalar(_INT_LIMIT)
+    fits = pc.and_(pc.greater_equal(values, lowest), pc.less(values, limit))  # NaN does not
     return pc.cast(pc.trunc(pc.if_else(fits, values, pa.scalar(None, pa.float64()))), pa.int64())
 
 
@@ -439,7 +463,7 @@ _CASTS: dict[DataType, Callable[[pa.Array], pa.Array]] = {
     DataType.STRING: to_strings,
     DataType.INT: truncate_to_ints,
     DataType.FLOAT: lambda values: pc.cast(values, pa.float64(), safe=False),
-    DataType.BOOL: lambda values: pc.not_equal(values, 0),
+    DataType.BOOL: lambda values: pc.not_equal(values, arrow_scalar(0)),
     DataType.TIMESTAMP: lambda values: truncate_to_ints(values).cast(TIMESTAMP),
     DataType.DATE: date_of,
     DataType.DECIMAL: lambda numbers: (
@@ -468,7 +492,7 @@ def change_case(
 
     def whole_text(texts: pa.Array) -> pa.Array:
         lists = pa.ListArray.from_arrays(np.array([0, len(texts)], np.int32), texts)
-        all_text = pc.binary_join(lists, "")[0].as_py()
+        all_text = pc.binary_join(lists, arrow_scalar(""))[0].as_py()
         if (part := next((c for c in map(chr, _PRIVATE) if c not in all_text), None)) is not None:
             text = pa.scalar(change(pc.binary_join(lists, part)[0].as_py()))
             return pc.split_pattern(text, part).values

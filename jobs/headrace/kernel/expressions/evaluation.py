@@ -25,6 +25,7 @@ from headrace.kernel.columns import (
     DATE,
     DECIMAL,
     TIMESTAMP,
+    arrow_scalar,
     arrow_type,
     as_numpy,
     entries_of,
@@ -195,11 +196,11 @@ def _divide(left: casts.Datum, right: casts.Datum) -> casts.Datum:
     left, right = (_as_float(v.cast(_FLOAT) if v.type == pa.null() else v) for v in (left, right))
     if isinstance(right, pa.Scalar) and right.as_py():
         return pc.divide(left, right)
-    return pc.if_else(_is_true(pc.not_equal(right, 0.0)), pc.divide(left, right), pa.scalar(None, _FLOAT))
+    return pc.if_else(_is_true(pc.not_equal(right, arrow_scalar(0.0))), pc.divide(left, right), pa.scalar(None, _FLOAT))
 
 
 def _floor_mod(left: pa.Array, right: pa.Array) -> pa.Array:
-    valid = pc.and_(pc.and_(left.is_valid(), right.is_valid()), pc.not_equal(right, 0).fill_null(False))
+    valid = pc.and_(pc.and_(left.is_valid(), right.is_valid()), pc.not_equal(right, arrow_scalar(0)).fill_null(False))
     a, b = (as_numpy(v.fill_null(1)) for v in (left, right))
     with np.errstate(all="ignore"):
         rest = np.remainder(a, np.where(b == 0, b.dtype.type(1), b))
@@ -373,7 +374,7 @@ def _is_in(*operands: casts.Datum) -> casts.Datum:
 
 def _is_float_in(value: casts.Datum, constants: list[float]) -> casts.Datum:
     """0.0 and -0.0 are equal, and so is every NaN."""
-    members = pc.is_in(pc.add(value, 0.0), value_set=pa.array([v + 0.0 for v in constants]))
+    members = pc.is_in(pc.add(value, arrow_scalar(0.0)), value_set=pa.array([v + 0.0 for v in constants], _FLOAT))
     return pc.or_(members, pc.is_nan(value)) if any(map(math.isnan, constants)) else members
 
 
@@ -463,8 +464,8 @@ def _row_struct(*values: pa.Array) -> pa.Array:
 
 
 def _normalize_floats(floats: pa.Array) -> pa.Array:
-    positive_zeros = pc.add(floats, 0.0)  # -0.0 is 0.0
-    return pc.if_else(pc.is_nan(positive_zeros), pa.scalar(math.nan), positive_zeros)
+    positive_zeros = pc.add(floats, arrow_scalar(0.0))  # -0.0 is 0.0
+    return pc.if_else(pc.is_nan(positive_zeros), arrow_scalar(math.nan), positive_zeros)
 
 
 def _bucket(*values: pa.Array) -> pa.Array:
@@ -516,7 +517,7 @@ _FUNCTIONS: dict[str, Callable[..., casts.Datum]] = {
     "abs": _with_typed_nulls(_INT, pc.abs_checked),
     "lower": _with_typed_nulls(_STRING, casts.accept_scalars(casts.change_case(str.lower, pc.ascii_lower))),
     "upper": _with_typed_nulls(_STRING, casts.accept_scalars(casts.change_case(str.upper, pc.ascii_upper))),
-    "concat": _with_typed_nulls(_STRING, lambda *values: pc.binary_join_element_wise(*values, "")),
+    "concat": _with_typed_nulls(_STRING, lambda *values: pc.binary_join_element_wise(*values, arrow_scalar(""))),
     "crc32": _with_typed_nulls(_STRING, casts.accept_scalars(crc32)),
     "strip": _with_typed_nulls(_STRING, lambda text: pc.utf8_trim(text, characters=casts.BLANKS)),
     "length": _with_typed_nulls(_STRING, _text_length),
@@ -540,9 +541,9 @@ _FUNCTIONS: dict[str, Callable[..., casts.Datum]] = {
     "round_to": _with_typed_nulls(_INT, _with_constants(_round_to)),
     "floor": _with_typed_nulls(_INT, casts.accept_scalars(_round_to_int(pc.floor))),
     "ceil": _with_typed_nulls(_INT, casts.accept_scalars(_round_to_int(pc.ceil))),
-    "sqrt": _of_float(pc.sqrt, lambda number: pc.less(number, 0.0)),
-    "ln": _of_float(pc.ln, lambda number: pc.less_equal(number, 0.0)),
-    "log10": _of_float(pc.log10, lambda number: pc.less_equal(number, 0.0)),
+    "sqrt": _of_float(pc.sqrt, lambda number: pc.less(number, arrow_scalar(0.0))),
+    "ln": _of_float(pc.ln, lambda number: pc.less_equal(number, arrow_scalar(0.0))),
+    "log10": _of_float(pc.log10, lambda number: pc.less_equal(number, arrow_scalar(0.0))),
     "exp": lambda value: pc.exp(_to_float(value)),
     "log": _log,
     "power": _power,

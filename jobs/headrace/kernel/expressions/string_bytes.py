@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from numpy.typing import NDArray
 
-from headrace.kernel.columns import Groups, Ints, as_numpy, items_at, of_lists, true_mask
+from headrace.kernel.columns import Groups, Ints, arrow_scalar, as_numpy, items_at, of_lists, true_mask
 from headrace.model.expressions.data_types import is_text
 
 Words = NDArray[np.uint64]
@@ -141,7 +141,7 @@ def json_values(texts: pa.Array, path: Sequence[PathStep], kind: pa.DataType) ->
             pc.replace_with_mask(pa.nulls(len(texts), kind), pa.array(plain), values), pa.array(~plain), others
         )
     if kind == pa.float64():  # -0.0 is 0.0
-        values = pc.if_else(pc.is_finite(values), pc.add(values, 0.0), pa.scalar(None, kind))
+        values = pc.if_else(pc.is_finite(values), pc.add(values, arrow_scalar(0.0)), pa.scalar(None, kind))
     return values
 
 
@@ -170,7 +170,8 @@ def _extract_members(texts: pa.Array, path: Sequence[PathStep], kind: pa.DataTyp
 def _members_at_once(texts: pa.Array, path: Sequence[PathStep], kind: pa.DataType) -> pa.Array | None:
     for step in reversed(path[1:]):
         kind = pa.struct([(step, kind)]) if isinstance(step, str) else pa.list_(kind)
-    lines = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts), "\n")[0].as_buffer()
+    as_one_list = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
+    lines = pc.binary_join(as_one_list, arrow_scalar("\n"))[0].as_buffer()
     schema = pa.schema([(path[0], kind)])
     try:
         table = pj.read_json(
@@ -266,7 +267,9 @@ def text_of(values: pa.Array) -> pa.Array:
 
 def are_text(values: pa.Array) -> NDArray[np.bool_]:
     """Which values of a binary column are UTF-8 (RFC 3629); NULL is."""
-    joined_bytes = pc.binary_join_element_wise(values.cast(pa.binary()).fill_null(b""), _PADDING_BYTES, b"")
+    joined_bytes = pc.binary_join_element_wise(
+        values.cast(pa.binary()).fill_null(b""), arrow_scalar(_PADDING_BYTES), arrow_scalar(b"")
+    )
     offsets = np.frombuffer(joined_bytes.buffers()[1], np.int32)[
         joined_bytes.offset : joined_bytes.offset + len(joined_bytes) + 1
     ]
