@@ -16,12 +16,14 @@ PROGRAM = """
 import sys
 import headrace.distribute.spark.daemon
 loaded = set(sys.modules)
+import numpy as np
 import pyarrow as pa
 from headrace.distribute.tasks.levels import part_task, share_task
 from headrace.ext.formats import FORMATS
+from headrace.ext.sources import SOURCES
 from headrace.formats import file_format
-pa.array([1], pa.int64())
-[FORMATS[name] for name in FORMATS.built_in]
+pa.array([1], pa.int64()), pa.array(np.zeros(1))
+[FORMATS[name] for name in FORMATS.built_in], SOURCES["files"]
 print(sorted(set(sys.modules) - loaded), "pandas" in loaded)
 """
 
