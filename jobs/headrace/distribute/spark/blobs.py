@@ -76,7 +76,7 @@ def _number_batches(numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
 def _part_and_blob(rows: Iterable[pa.RecordBatch]) -> Iterator[bytes | pa.Buffer]:
     """Each row as two records: its part, as the JVM reads it, and its blob."""
     for row in rows:
-        yield pack_long(row.column("part")[0].as_py())
+        yield pack_long(row.column("part")[0].as_py())  # type: ignore[no-untyped-call]
         yield row.serialize()
 
 
