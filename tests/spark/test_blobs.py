@@ -61,11 +61,13 @@ def check(blobs: int, size: int, batches: Iterable[pa.RecordBatch]) -> Iterator[
 )
 def test_each_part_gets_its_rows_whole_and_once(spark: SparkSession, parts: int, blobs: int, size: int) -> None:
     jobs = PlainJobs(spark.sparkContext)
-    sent = jobs.run_tasks("sending", jobs.number_tasks(TASKS), partial(send, parts, blobs, size))
-    received = jobs.run_tasks("checking", jobs.shuffle_rows("sending", sent, parts), partial(check, blobs, size))
-    told = [got for batch in jobs.collect_rows("checking", received) for got in batch.to_pylist()]
-    assert Counter(got["part"] for got in told) == dict.fromkeys(range(parts), 1)
-    assert {got["number"] for got in told} == {TASKS * blobs}
+    sent_rows = jobs.run_tasks("sending", jobs.number_tasks(TASKS), partial(send, parts, blobs, size))
+    received_rows = jobs.run_tasks(
+        "checking", jobs.shuffle_rows("sending", sent_rows, parts), partial(check, blobs, size)
+    )
+    told_counts = [got for batch in jobs.collect_rows("checking", received_rows) for got in batch.to_pylist()]
+    assert Counter(got["part"] for got in told_counts) == dict.fromkeys(range(parts), 1)
+    assert {got["number"] for got in told_counts} == {TASKS * blobs}
 
 
 def fail(error: Exception, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -74,15 +76,15 @@ def fail(error: Exception, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
 
 
 @pytest.mark.parametrize(
-    ("raised", "expected"),
+    ("task_error", "expected"),
     [(VanishedFileError("a.json"), VanishedFileError), (ValueError("nobody knows this"), SparkJobError)],
 )
 def test_what_a_task_raises_is_raised_as_ever(
-    spark: SparkSession, raised: Exception, expected: type[Exception]
+    spark: SparkSession, task_error: Exception, expected: type[Exception]
 ) -> None:
     jobs = PlainJobs(spark.sparkContext)
     with pytest.raises(expected, match=r"a\.json|nobody knows this"), spark_errors():
-        jobs.collect_rows("failing", jobs.run_tasks("failing", jobs.number_tasks(1), partial(fail, raised)))
+        jobs.collect_rows("failing", jobs.run_tasks("failing", jobs.number_tasks(1), partial(fail, task_error)))
 
 
 def test_a_callers_name_for_its_stages_stays(spark: SparkSession) -> None:

@@ -49,9 +49,9 @@ class Lineage:
 
 def ancestors(rdd: Any) -> Iterator[Any]:
     yield rdd
-    above = rdd.dependencies()
-    for place in range(above.size()):
-        yield from ancestors(above.apply(place).rdd())
+    dependencies = rdd.dependencies()
+    for place in range(dependencies.size()):
+        yield from ancestors(dependencies.apply(place).rdd())
 
 
 @pytest.fixture

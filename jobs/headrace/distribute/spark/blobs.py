@@ -45,17 +45,17 @@ class PlainJobs:
 
     def shuffle_rows(self, name: str, rows: Rows, parts: int) -> Rows:
         """``rows`` in so many partitions, each in the one whose number its part is."""
-        keyed: Any = rows.mapPartitions(_part_and_blob)
-        keyed._bypass_serializer = True
+        keyed_rows: Any = rows.mapPartitions(_part_and_blob)
+        keyed_rows._bypass_serializer = True
         context: Any = self.context
         jvm = context._jvm
         with _stage_called(context, name):
-            pairs = jvm.PairwiseRDD(keyed._jrdd.rdd()).asJavaPairRDD()
-            shuffled = pairs.partitionBy(jvm.PythonPartitioner(parts, 0))
+            pairs = jvm.PairwiseRDD(keyed_rows._jrdd.rdd()).asJavaPairRDD()
+            shuffled_pairs = pairs.partitionBy(jvm.PythonPartitioner(parts, 0))
         # Java's stream holds all that it has written, a hundred blobs of 1 MB, unless it is told to forget each
         conf = context._jsc.getConf().set("spark.serializer.objectStreamReset", "1")
-        shuffled.rdd().setSerializer(jvm.org.apache.spark.serializer.JavaSerializer(conf))
-        blobs: RDD[bytes] = RDD(jvm.PythonRDD.valueOfPair(shuffled), context, NoOpSerializer())
+        shuffled_pairs.rdd().setSerializer(jvm.org.apache.spark.serializer.JavaSerializer(conf))
+        blobs: RDD[bytes] = RDD(jvm.PythonRDD.valueOfPair(shuffled_pairs), context, NoOpSerializer())
         return blobs.mapPartitions(_read_blobs)
 
     def collect_rows(self, name: str, rows: Rows) -> list[pa.RecordBatch]:
@@ -64,8 +64,8 @@ class PlainJobs:
         blobs._bypass_serializer = True
         context: Any = self.context
         with _stage_called(context, name):
-            served = context._jvm.PythonRDD.collectAndServe(blobs._jrdd.rdd())
-        with _load_from_socket(served, NoOpSerializer()) as stream:
+            served_socket = context._jvm.PythonRDD.collectAndServe(blobs._jrdd.rdd())
+        with _load_from_socket(served_socket, NoOpSerializer()) as stream:
             return [*_read_blobs(stream)]
 
 
