@@ -44,11 +44,7 @@ class NotANumber(np.float64):
     def __lt__(self, _: object) -> Any:
         return False
 
-    def __le__(self, other: object) -> Any:
-        return isinstance(other, NotANumber)
-
-    def __gt__(self, other: object) -> Any:
-        return not isinstance(other, NotANumber)
+    __le__, __gt__ = __eq__, __ne__
 
     def __ge__(self, _: object) -> Any:
         return True
