@@ -189,20 +189,31 @@ def _other_kind(name: str) -> str | None:
 
 
 def _column_changes(name: str, old_definition: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change] | None:
-    """The columns of an input's schema that have come or gone, which leaves state as it is; None if that is not all."""
+    """The columns of an input's schema that have come or gone, which leaves state as it is, or are others now; None if
+    that is not all.
+    """
     match name.split("/"):
         case ["inputs", input_name, "schema"]:
             old, new = (_stored_input(side, input_name) for side in (old_definition, now))
-            columns, others = dict(old["schema"]), dict(new["schema"])
-            if "transform" in new or any(others.get(name, kind) != kind for name, kind in columns.items()):
+            if "transform" in new:
                 return None
-            removals = [(name, "is gone") for name in columns if name not in others]
-            additions = [(name, "is new") for name in others if name not in columns]
+            columns, others = dict(old["schema"]), dict(new["schema"])
+            changes = [(name, "is gone", Action.KEEP) for name in columns if name not in others]
+            changes += [(name, "is new", Action.KEEP) for name in others if name not in columns]
+            changes += [
+                (name, _describe_field_change(field, others[name]), Action.REPLAY)
+                for name, field in columns.items()
+                if others.get(name, field) != field
+            ]
             return [
-                Change(f"column {name!r} of input {input_name!r}", how, action=Action.KEEP)
-                for name, how in removals + additions
+                Change(f"column {name!r} of input {input_name!r}", how, action=action) for name, how, action in changes
             ]
     return None
+
+
+def _describe_field_change(old: object, new: object) -> str:
+    has_plain_types = isinstance(old, str) and isinstance(new, str)
+    return f"was of type {old}, and is of type {new}" if has_plain_types else "is read in another way"
 
 
 def _stored_input(definition: Mapping[str, Any], name: str) -> Mapping[str, Any]:
