@@ -73,6 +73,19 @@ def test_go_installs_the_named_version_into_the_cache_once(
     assert not record.exists()
 
 
+def test_what_ci_built_is_for_ci_alone(nothing_installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(nothing_installed / "go", FAKE_GO)
+    monkeypatch.setenv("RECORD", os.devnull)
+    monkeypatch.setenv("CI", "true")
+    of_ci = find_or_build()
+    monkeypatch.setenv("CI", "")
+    assert find() is None
+    full_build = find_or_build()
+    assert full_build != of_ci
+    monkeypatch.setenv("CI", "true")
+    assert find() == full_build
+
+
 def test_a_failed_build_leaves_nothing_that_looks_built(nothing_installed: Path) -> None:
     program(nothing_installed / "go", "#!/bin/sh\nexit 3\n")
     with pytest.raises(MinioUnavailableError, match="exit code 3"):
