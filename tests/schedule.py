@@ -117,7 +117,7 @@ _QUIET_FILES = ("tests/airflow/test_scheduled_backfill.py", "tests/airflow/test_
 _QUIET_GROUP = "the Airflow in which no process is killed"
 _DISTURBED_FILES = ("tests/airflow/test_seeded_kills.py", "tests/airflow/test_end_to_end.py")
 _DISTURBED_GROUP = "the Airflow in which processes are killed"
-"""The second of them stops it."""
+"""Of both kinds the second stops it."""
 
 
 def process_of(nodeid: str) -> str:

@@ -4,7 +4,7 @@ window which is complete.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -105,6 +105,13 @@ class FollowedSales:
     def run(self, dag_id: str, form: dict[str, object] | None = None) -> None:
         """A run that ends well."""
         wait_for_success(self.airflow.api, dag_id, self.airflow.api.trigger(dag_id, form), SECONDS)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _last_file(quiet_airflow: QuietAirflow) -> Iterator[None]:
+    """Of those of this Airflow (``tests/schedule.py``): it is not up beside that of the file which comes next."""
+    yield
+    quiet_airflow.airflow.stop()
 
 
 @pytest.fixture
