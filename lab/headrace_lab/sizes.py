@@ -74,6 +74,7 @@ class Sizes(TypedDict, total=False):
     parked_epochs: Annotated[int, "headrace.runs.parking:HOLD"]
     epochs_computed_again: Annotated[int, "headrace.runs.parking:AT_ONCE"]
     postgres_look_seconds: Annotated[float, "headrace.sinks.postgres_watch:LOOK_SECONDS"]
+    compared_piece_bytes: Annotated[int, "headrace.sources.content_marks:PIECE_BYTES"]
     names_looked_up: Annotated[int, "headrace.sources.file_planning:AT_ONCE"]
     names_file_rows: Annotated[int, "headrace.sources.names_file:ROWS"]
     listing_page: Annotated[int, "headrace.sources.parallel_listing:PAGE"]

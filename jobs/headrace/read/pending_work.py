@@ -10,6 +10,7 @@ it keeps none of its own.
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from itertools import islice
 from time import monotonic
@@ -255,18 +256,20 @@ class WorkFinder:
     def _unread_files(self, name: str, manifest: Manifest | None, progress: PipelineProgress) -> UnreadFiles | None:
         place, offsets = self._places[name], progress.offsets.get(name, SourcePosition())
         snapshot = None if manifest is None else manifest.snapshot_id
+        load_names = KnownNames if self._names is None else partial(self._names.of_input, name)
         if place.is_due():
             start = monotonic()
-            known_names = KnownNames() if self._names is None else self._names.of_input(name)
             last = self._first_unread(
-                name, manifest, unread_names(place.store, place.prefix, known_names, place.watched_input.suffixes)
+                name, manifest, unread_names(place.store, place.prefix, load_names(), place.watched_input.suffixes)
             )
             place.record_look(start, snapshot, last)
             return last
         if snapshot == place.snapshot and place.last is not None:
             return place.last
         return self._first_unread(
-            name, manifest, list_unread(place.store, place.prefix, offsets, place.watched_input.suffixes)
+            name,
+            manifest,
+            list_unread(place.store, place.prefix, offsets, place.watched_input.suffixes, load_names),
         )
 
     def _first_unread(self, name: str, manifest: Manifest | None, splits: Iterator[SourceSplit]) -> UnreadFiles | None:

@@ -75,7 +75,8 @@ class NamesFiles(msgspec.Struct, frozen=True):
         names = log.names or NO_NAMES
         if any(one.file.path in self.names_seen.lost_paths for one in names.files):
             names = NO_NAMES
-        if log.files - names.of + sum(map(len, self.names_seen.confirmed_splits.values())) < AT_LEAST.value:
+        # what was confirmed was read for it, which no run is to do again
+        if log.files - names.of < AT_LEAST.value and not any(self.names_seen.confirmed_splits.values()):
             return log
         try:
             return self._write_names(log, names, folder)

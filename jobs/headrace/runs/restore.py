@@ -267,7 +267,7 @@ def gone_since(
         splits = [input_file(file) for file in read if file.input == name and file.path not in copies]
         if name in landing.files:
             landed_splits = [split for split in splits if split.path.startswith(landing.files[name].prefix)]
-            gone_paths += [split.path for split, how in landing.missing_splits(name, landed_splits) if how == "is gone"]
+            gone_paths += landing.gone_paths(name, landed_splits)
         else:
             gone_paths += [split.path for split, _ in landing.missing_splits(name, splits)]
     return gone_paths

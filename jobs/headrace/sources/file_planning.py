@@ -10,9 +10,8 @@ so. The files themselves are stored once, in the file log of the inputs. A manif
 after it were read.
 """
 
-import hashlib
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final
 
@@ -23,11 +22,11 @@ from headrace.ext.sources import SourcePosition, SourceSplit, SplitEnumerator
 from headrace.ext.stores import lists_in_pages, names_in, sort_key
 from headrace.model.time import Instant
 from headrace.pipeline.sources import FilesSource
+from headrace.sources import content_marks
 from headrace.sources.parallel_listing import listed_in_parallel, listed_of
 from headrace.sources.progress import KnownVersion, hash_text
 from headrace.this_process import Size
 from headrace_snapshots import store as object_stores
-from headrace_snapshots.store.local import content_digest
 
 if TYPE_CHECKING:
     from headrace.sources.names_file import NamesLookup
@@ -65,7 +64,7 @@ class KnownNames(msgspec.Struct, frozen=True):
             for info in infos:
                 if info.path in unknown:
                     yield info, None
-                elif info.path in changed_versions:
+                elif info.path in changed_versions and not self._is_confirmed(info):
                     yield info, changed_versions[info.path]
 
     def listing_bounds(self) -> list[str]:
@@ -78,7 +77,11 @@ class KnownNames(msgspec.Struct, frozen=True):
 
     def _version_if_changed(self, info: object_stores.ObjectInfo) -> KnownVersion | None:
         was = self.recent[info.path]
-        return None if (was.size, was.etag) == (info.size, info.etag) else KnownVersion.from_file(was)
+        return KnownVersion.from_file(was) if _has_other_etag(info, was) else None
+
+    def _is_confirmed(self, info: object_stores.ObjectInfo) -> bool:
+        confirmed_split = self.confirmed_splits.get(info.path)
+        return confirmed_split is not None and not _has_other_etag(info, confirmed_split)
 
     def _open_lookup(self) -> "NamesLookup | None":
         if not self.stored_names:
@@ -206,10 +209,10 @@ class FilesEnumerator(SplitEnumerator):
 
     @abstractmethod
     def unread_beside(
-        self, position: SourcePosition, known_names: KnownNames, *, looks_everywhere: bool = False
+        self, position: SourcePosition, load_names: Callable[[], KnownNames], *, looks_everywhere: bool = False
     ) -> Iterator[SourceSplit]:
-        """Files whose names are not ``known_names``; if names are said to ascend, only those after the mark, unless it
-        ``looks_everywhere``. Raises ChangedFileError if a known one has another content now.
+        """Files whose names are not those that ``load_names`` gives; if names are said to ascend, only those after the
+        mark, unless it ``looks_everywhere``. Raises ChangedFileError if a known one has another content now.
         """
 
     @abstractmethod
@@ -225,26 +228,46 @@ def open_source(root: object_stores.ObjectStore, path: str) -> tuple[object_stor
 
 
 def discover_splits(
-    store: object_stores.ObjectStore, prefix: str, offsets: SourcePosition, source: FilesSource
+    store: object_stores.ObjectStore,
+    prefix: str,
+    offsets: SourcePosition,
+    source: FilesSource,
+    load_names: Callable[[], KnownNames] = KnownNames,
 ) -> list[SourceSplit]:
     """Files to read that sort after the mark of ``offsets``, in the order of their names.
 
     Raises ChangedFileError if a file of ``offsets.recent`` has another content now.
     """
-    return [*list_unread(store, prefix, offsets, source.suffixes)]
+    return [*list_unread(store, prefix, offsets, source.suffixes, load_names)]
 
 
 def list_unread(
-    store: object_stores.ObjectStore, prefix: str, offsets: SourcePosition, suffixes: tuple[str, ...]
+    store: object_stores.ObjectStore,
+    prefix: str,
+    offsets: SourcePosition,
+    suffixes: tuple[str, ...],
+    load_names: Callable[[], KnownNames] = KnownNames,
 ) -> Iterator[SourceSplit]:
-    """What ``discover_splits`` gives, one by one as they are listed, of a source with these ``suffixes``."""
-    known_files = {file.path: file for file in offsets.recent}
-    for file in _list_splits(store, prefix, offsets.mark, suffixes):
-        recorded_file = known_files.get(file.path)
-        if recorded_file is None:
-            yield file
-        elif not is_unchanged(store, recorded_file, file):
-            raise ChangedFileError(file.path, f"it was {_version_text(recorded_file)}, now it is {_version_text(file)}")
+    """What ``discover_splits`` gives, one by one as they are listed, of a source with these ``suffixes``.
+
+    A recent file with another ETag may have been confirmed by an earlier run: only then names are loaded.
+    """
+    recent_files = {file.path: file for file in offsets.recent}
+    remaining = listed_inputs(store, prefix, suffixes, offsets.mark)
+    known_names: KnownNames | None = None
+    while infos := [*islice(remaining, AT_ONCE.value)]:
+        others = [info for info in infos if _has_other_etag(info, recent_files.get(info.path))]
+        if others:
+            known_names = load_names() if known_names is None else known_names
+            for info, was in known_names.find_news(others):
+                recorded_file = recent_files[info.path]
+                version = was or KnownVersion.from_file(recorded_file)
+                _confirm_version(store, known_names, info, version, _version_text(recorded_file))
+        yield from (_split_of(info) for info in infos if info.path not in recent_files)
+
+
+def _has_other_etag(info: object_stores.ObjectInfo, was: SourceSplit | None) -> bool:
+    return was is not None and (was.size, was.etag) != (info.size, info.etag)
 
 
 def unread_names(
@@ -262,42 +285,27 @@ def unread_names(
 
 
 def _confirm_version(
-    store: object_stores.ObjectStore, known_names: KnownNames, info: object_stores.ObjectInfo, was: KnownVersion
+    store: object_stores.ObjectStore,
+    known_names: KnownNames,
+    info: object_stores.ObjectInfo,
+    was: KnownVersion,
+    old_text: str = "",
 ) -> None:
-    """Take ``info`` in as known if only its ETag differs from what it was. Raises ChangedFileError."""
-    marks = {was.etag, was.digest}
+    """Take ``info`` in as known if only its ETag differs from what it was. Raises ChangedFileError, with ``old_text``
+    for what it was, if that is known.
+    """
     try:
-        digested_split = store.digested(info.path) if was.size == info.size and was.digest is not None else None
-        is_known = digested_split is not None and hash_text(digested_split.digest or "") in marks
-        if not is_known and was.size == info.size:
-            is_known = any(hash_text(mark) in marks for mark in _marks_of(store.read(info.path)))
+        digested_info = store.digested(info.path) if was.size == info.size else None
+        if digested_info is None or digested_info.digest is None or was.digest is None:
+            is_known = content_marks.has_content_of_version(store, info, was)
+        else:
+            is_known = hash_text(digested_info.digest) == was.digest
     except object_stores.ObjectNotFoundError:  # it went since it was listed
         return
     if not is_known:
-        old_text = f"{was.size} bytes" if was.size != info.size else "other content, as far as ETags tell"
+        old_text = old_text or (f"{was.size} bytes" if was.size != info.size else "other content, as far as ETags tell")
         raise ChangedFileError(info.path, f"it was {old_text}, now it is {_version_text(_split_of(info))}")
-    known_names.confirmed_splits[info.path] = _split_of(digested_split or info)
-
-
-def _marks_of(data: bytes) -> Iterator[str]:
-    """What stores call the content ``data``: its digest, and the ETags that S3 makes of MD5. An upload at once has
-    another one than an upload in parts, which have a usual size.
-    """
-    yield content_digest(data)
-    yield hashlib.md5(data, usedforsecurity=False).hexdigest()
-    seen_counts = set[tuple[int, bytes]]()
-    for part_bytes in _PART_BYTES:
-        parts = [data[start : start + part_bytes] for start in range(0, len(data), part_bytes)]
-        digests = b"".join(hashlib.md5(part, usedforsecurity=False).digest() for part in parts)
-        if (len(parts), digests) not in seen_counts:
-            seen_counts.add((len(parts), digests))
-            yield f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(parts)}"
-        if len(parts) == 1:
-            return
-
-
-_PART_BYTES: Final = tuple(size << 20 for size in (5, 8, 10, 15, 16, 20, 25, 32, 50, 64, 100, 128, 256, 512, 1024))
-"""Sizes of parts that tools upload in by default, smallest first."""
+    known_names.confirmed_splits[info.path] = _split_of(digested_info or info)
 
 
 def newest_landed(store: object_stores.ObjectStore, prefix: str, mark: str, source: FilesSource) -> Instant | None:
@@ -315,17 +323,13 @@ def is_unchanged(store: object_stores.ObjectStore, was: SourceSplit, now: Source
         return True
     if was.size != now.size:
         return False
-    digested_split = None if was.digest is None else store.digested(was.path)
-    if digested_split is not None:
-        return was.digest == digested_split.digest
     try:
-        return _is_content_of(was, store.read(was.path))
+        digested_info = None if was.digest is None else store.digested(was.path)
+        if digested_info is not None:
+            return was.digest == digested_info.digest
+        return content_marks.has_content(store, object_stores.ObjectInfo(now.path, now.size, now.etag), was)
     except object_stores.ObjectNotFoundError:  # it went since it was listed
         return False
-
-
-def _is_content_of(was: SourceSplit, data: bytes) -> bool:
-    return was.size == len(data) and any(mark in {was.etag, was.digest} for mark in _marks_of(data))
 
 
 def taken_in(store: object_stores.ObjectStore, file: SourceSplit) -> SourceSplit:
@@ -357,14 +361,25 @@ def missing_splits(
     """Name the ``files`` that are gone or have changed, each with which of it. A listing of ``prefix`` as far as they
     are, and a request for each that is elsewhere: the pipeline may read elsewhere since.
     """
+    for file, now in _files_now(store, prefix, files):
+        if now is None:
+            yield file, "is gone"
+        elif not is_unchanged(store, file, _split_of(now)):
+            yield file, "has changed"
+
+
+def gone_paths_of(store: object_stores.ObjectStore, prefix: str, files: Iterable[SourceSplit]) -> list[str]:
+    """The paths of ``files`` that are gone, as ``missing_splits`` finds them. Their contents are not looked at."""
+    return [file.path for file, now in _files_now(store, prefix, files) if now is None]
+
+
+def _files_now(
+    store: object_stores.ObjectStore, prefix: str, files: Iterable[SourceSplit]
+) -> Iterator[tuple[SourceSplit, object_stores.ObjectInfo | None]]:
     wanted_files = {file.path: file for file in files}
     listed_files = inputs_of(store, prefix, wanted_files)
     for file in wanted_files.values():
-        now = listed_files.get(file.path) or _stat_object(store, file.path)
-        if now is None:
-            yield file, "is gone"
-        elif not is_unchanged(store, file, SourceSplit(now.path, now.size, now.etag)):
-            yield file, "has changed"
+        yield file, listed_files.get(file.path) or _stat_object(store, file.path)
 
 
 def _stat_object(store: object_stores.ObjectStore, path: str) -> object_stores.ObjectInfo | None:
@@ -383,7 +398,7 @@ def read_content(store: object_stores.ObjectStore, file: SourceSplit) -> bytes:
             return store.read_same(object_stores.ObjectInfo(file.path, file.size, file.etag, file.digest))
         except object_stores.ObjectChangedError as error:
             data = store.read(file.path)
-            if _is_content_of(file, data):
+            if content_marks.is_content_of(file, data):
                 return data
             raise ChangedFileError(file.path, f"it was {_version_text(file)}, and now it is another file") from error
     except object_stores.ObjectNotFoundError as error:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,7 +30,14 @@ from headrace.ext.sources import (
 from headrace.model.time import Instant
 from headrace.pipeline.endpoints import BatchFunction, FunctionKey, Source
 from headrace.pipeline.pipeline import Pipeline
-from headrace.sources.file_planning import MAX_READS, ChangingFileError, FilesEnumerator, KnownNames, next_batch
+from headrace.sources.file_planning import (
+    MAX_READS,
+    ChangingFileError,
+    FilesEnumerator,
+    KnownNames,
+    gone_paths_of,
+    next_batch,
+)
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.log import has_log
 from headrace_snapshots.names import kind_of, landed_file
@@ -165,9 +173,8 @@ class Landing:
         for name, enumerator in self.enumerators.items():
             position = self._checked_position(name, offsets.get(name, SourcePosition()))
             if isinstance(enumerator, FilesEnumerator):
-                looks_behind = enumerator.is_ordered and not full_sweep
-                names = KnownNames() if known_files is None or looks_behind else known_files.of_input(name)
-                unread = enumerator.unread_beside(position, names, looks_everywhere=full_sweep)
+                load_names = KnownNames if known_files is None else partial(known_files.of_input, name)
+                unread = enumerator.unread_beside(position, load_names, looks_everywhere=full_sweep)
             else:
                 unread = enumerator.unread(
                     position, known_files.paths(name) if full_sweep and known_files is not None else None
@@ -229,6 +236,11 @@ class Landing:
     def missing_splits(self, name: str, splits: Iterable[SourceSplit]) -> Iterable[tuple[SourceSplit, str]]:
         """Name the ``splits`` of input ``name`` that could not be read again as they were, each with why."""
         return self.enumerators[name].missing(splits)
+
+    def gone_paths(self, name: str, files: Iterable[SourceSplit]) -> list[str]:
+        """The paths of ``files`` of input ``name`` that are gone; what they hold is not looked at."""
+        place = self.files[name]
+        return gone_paths_of(place.store, place.prefix, files)
 
     def next_epoch(
         self, files: ByInput, max_files: int | None = None, max_bytes: int | None = None

@@ -295,7 +295,7 @@ def _read_unchanged(file: Path, info: store_ports.ObjectInfo) -> bytes:
     if info.digest is None:
         is_same = info_before.etag == info_after.etag == info.etag
     else:
-        is_same = content_digest(data) == info.digest
+        is_same = xxh3_digest(xxhash.xxh3_64(data)) == info.digest
     if not is_same:
         raise store_ports.ObjectChangedError(
             f"{file} is not what it was when it was {info.size} bytes with ETag {info.etag}"
@@ -314,16 +314,12 @@ def _stat_with_digest(file: Path, path: str) -> store_ports.ObjectInfo:
                 size += read
             info_after = _file_info(path, os.fstat(content.fileno()))
         if info_before == info_after and size == info_after.size:
-            return replace(info_after, digest=_xxh3_digest(hasher))
+            return replace(info_after, digest=xxh3_digest(hasher))
     raise store_ports.ObjectChangedError(f"{file} changed each of the {_MOST_LOOKS} times that it was looked at")
 
 
-def content_digest(data: bytes) -> str:
-    """The digest that a ``LocalStore`` gives a file with the content ``data``."""
-    return _xxh3_digest(xxhash.xxh3_64(data))
-
-
-def _xxh3_digest(hasher: xxhash.xxh3_64) -> str:
+def xxh3_digest(hasher: xxhash.xxh3_64) -> str:
+    """The digest that a ``LocalStore`` gives a file whose content ``hasher`` has taken in."""
     return f"xxh3-{hasher.hexdigest()}"
 
 

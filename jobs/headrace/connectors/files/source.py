@@ -1,6 +1,6 @@
 """Landed files as a source: each is a split, and the position is the name from which listing starts."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -33,14 +33,14 @@ class FileEnumerator(file_planning.FilesEnumerator):
         yield from file_planning.discover_splits(self.store, self.prefix, position, self.source)
 
     def unread_beside(
-        self, position: SourcePosition, known_names: KnownNames, *, looks_everywhere: bool = False
+        self, position: SourcePosition, load_names: Callable[[], KnownNames], *, looks_everywhere: bool = False
     ) -> Iterator[SourceSplit]:
-        """Files whose names are not ``known_names``; if names are said to ascend, only those after the mark, unless it
-        ``looks_everywhere``. Raises ChangedFileError if a known one has another content now.
+        """Files whose names are not those that ``load_names`` gives; if names are said to ascend, only those after the
+        mark, unless it ``looks_everywhere``. Raises ChangedFileError if a known one has another content now.
         """
         if self.is_ordered and not looks_everywhere:
-            return iter(file_planning.discover_splits(self.store, self.prefix, position, self.source))
-        return file_planning.unread_names(self.store, self.prefix, known_names, self.source.suffixes)
+            return iter(file_planning.discover_splits(self.store, self.prefix, position, self.source, load_names))
+        return file_planning.unread_names(self.store, self.prefix, load_names(), self.source.suffixes)
 
     @property
     def is_ordered(self) -> bool:
