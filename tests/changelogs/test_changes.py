@@ -4,7 +4,9 @@ import json
 from base64 import b64encode
 from datetime import UTC, datetime
 from decimal import Decimal
+from hashlib import md5
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -119,7 +121,7 @@ def test_rows_of_a_snapshot_share_a_position_and_are_told_apart_by_their_key(exe
         hr.debezium_envelope(shared=["lsn"]), schema, deduplicate=hr.Deduplicate(change_id, "1d")
     )
     snapshot = [{"op": "r", "after": row(number, "a", number), "source": {"lsn": 7}} for number in (1, 2, 3)]
-    changes = [
+    changes: list[dict[str, Any]] = [
         {"op": "d", "before": row(2, "a", 2), "after": None, "source": {"lsn": 8}},
         {"op": "c", "before": None, "after": row(9, "a", 20), "source": {"lsn": 8}},  # its key has changed
         {"op": "u", "before": row(3, "a", 3), "after": row(3, "b", 4), "source": {"lsn": 9}},
@@ -191,6 +193,10 @@ LARGE_VALUES: dict[str, tuple[Any, Any, Any]] = {
     "a text": (str, "large", PLACEHOLDER),
     "bytes": (bytes, "bGFyZ2U=", b64encode(PLACEHOLDER.encode()).decode()),
     "a list": (list[str], ["large", PLACEHOLDER], [PLACEHOLDER]),
+    "a list of bytes": (list[bytes], ["bGFyZ2U="], [b64encode(PLACEHOLDER.encode()).decode()]),
+    "a list of UUIDs": (list[str], ["large"], [str(UUID(bytes=md5(PLACEHOLDER.encode()).digest(), version=3))]),
+    "a list of numbers": (list[int], [*range(len(PLACEHOLDER))], [*PLACEHOLDER.encode()]),
+    "a map": (dict[str, str], {"a": PLACEHOLDER}, {PLACEHOLDER: PLACEHOLDER}),
 }
 
 

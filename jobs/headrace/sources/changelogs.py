@@ -13,9 +13,9 @@ too, it is a dead letter.
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +35,7 @@ from headrace.model.changelog import (
     RecordSign,
     Upserts,
 )
-from headrace.model.expressions.data_types import DataType, ListType, ValueType
+from headrace.model.expressions.data_types import DataType, ListType, MapType, ValueType
 from headrace.model.expressions.typing import columns_of
 from headrace.pipeline.endpoints import Source
 from headrace.program import columns as c
@@ -93,6 +93,9 @@ _IMAGE_SIGNS: Final = {"before": -1, "after": 1}
 _OPS: Final = {"before": ("u", "d"), "after": ("c", "r", "u")}
 _UNAVAILABLE: Final = "__debezium_unavailable_value"
 """What stands in a row for a large value that an update did not change, where the database does not send it."""
+
+_UNAVAILABLE_UUID: Final = "b68a35a7-17ad-35b3-af2a-ae46edb4545a"
+"""What stands in a list of UUIDs: the one that Java makes of the bytes of the text."""
 
 _WHOLE_ROWS: Final = (
     ": the database does not send large values that an update leaves as they are (in PostgreSQL ALTER TABLE ... "
@@ -181,15 +184,32 @@ def _without_unavailable(
 
 
 def _is_unavailable(values: pa.Array, kind: ValueType) -> Bools:
-    """Which ``values`` stand for what the database did not send: Debezium's text, its bytes, or a list of it alone."""
+    """Which ``values`` stand for what the database did not send: Debezium's text, its bytes, or what it makes of these
+    for a list or a map.
+    """
+    text = _UNAVAILABLE.encode()
     match kind:
         case DataType.STRING | DataType.BYTES:
             return true_mask(pc.equal(values, pa.scalar(_UNAVAILABLE, pa.string()).cast(values.type)))
         case ListType(DataType.STRING):
-            has_one = pc.equal(pc.list_value_length(values), 1)
-            only_items = pc.list_element(pc.if_else(has_one, values, pa.scalar(None, values.type)), 0)
-            return _is_unavailable(only_items, DataType.STRING)
+            return _has_items(values, [_UNAVAILABLE]) | _has_items(values, [_UNAVAILABLE_UUID])
+        case ListType(DataType.BYTES):
+            return _has_items(values, [text])
+        case ListType(DataType.INT):
+            return _has_items(values, [*text])
+        case MapType(DataType.STRING):
+            return _is_unavailable(pc.map_lookup(values, _UNAVAILABLE, "first"), DataType.STRING)
     return np.zeros(len(values), np.bool_)
+
+
+def _has_items(lists: pa.Array, items: Sequence[Any]) -> Bools:
+    """Which ``lists`` have these ``items`` and no others."""
+    is_such: Bools = true_mask(pc.equal(pc.list_value_length(lists), len(items)))
+    rows = np.flatnonzero(is_such)
+    own_items = lists.take(pa.array(rows)).flatten()
+    is_same = true_mask(pc.equal(own_items, pa.array([*items] * len(rows), own_items.type)))
+    is_such[rows] = is_same.reshape(len(rows), len(items)).all(axis=1)
+    return is_such
 
 
 def _has_values(envelope: DebeziumEnvelope, source: Source, records: ScannedRecords, row: str) -> Bools:
