@@ -1,5 +1,6 @@
 """A merge goes on over several epochs: none of them merges much, and layers stay few."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -163,6 +164,33 @@ def test_a_small_run_behind_a_load_does_not_pay_for_it(tmp_path: Path) -> None:
     assert fold_parts_left == [fold.parts - 1, fold.parts - 2]
     # a step has twice 500 rows at most, where one sized by the load had three times 5,000
     assert parts_left == [merge.parts - 1, merge.parts - 2]
+
+
+@set_sizes(merge_step_rows=500)
+def test_a_run_that_reads_more_than_one_that_gave_no_pane_does_not_pay_for_a_load(tmp_path: Path) -> None:
+    def land(number: int, day: int, users: range) -> None:
+        at = f"2026-03-{1 + day:02}T12:00:00Z"
+        lines = (json.dumps({"user": user, "at": at}) + "\n" for user in users)
+        (landing / f"{number:02}.json").write_text("".join(lines))
+
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    users = hr.json(landing.as_uri(), {"user": int, "at": datetime}).event_time("at", bound="1h")
+    visits = hr.Pipeline(
+        "visits", users, key="user", where=hr.FixedWindows("1d"), what={"visits": hr.count()}, executor="local"
+    )
+    handle, rows, parts_left = hr.open((tmp_path / "root").as_uri(), create=True)[visits], 1_000, []
+    for day in range(FANOUT.value + 1):
+        land(day, day, range(day * rows, (day + 1) * rows))
+        handle.run()  # fires the windows of the day before
+    for number, changed_keys in enumerate((1, 1_000)):
+        land(FANOUT.value + 1 + number, FANOUT.value, range(changed_keys))
+        handle.run()
+        catalog = Catalog(open_store((tmp_path / "root").as_uri()), "visits")
+        unfinished_merges = catalog.manifest(catalog.head().refs["main"]).merges.get("current", ())
+        parts_left.append(sum(len(merge.left) for merge in unfinished_merges))
+    most_parts = FANOUT.value * rows // 500
+    assert parts_left == [most_parts - 1, most_parts - 1 - PACE.value * rows // 500]
 
 
 @pytest.mark.parametrize(("knows_input", "is_current"), [(True, False), (False, False), (True, True)])

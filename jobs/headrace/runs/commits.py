@@ -469,7 +469,9 @@ class Committer:
             prefix = self.catalog.data_prefix(self.head.epoch, self.head.snapshot_id)
             growth = background.growth_of_input(self._expected_bytes or 0, self.head.counts.get("input_bytes", 0))
             for results in self.outputs.values():
-                results.folds.begin_step(self.head.tables.get(results.names.current, ()), prefix, growth)
+                layers = self.head.tables.get(results.names.current, ())
+                own_growth = background.growth_of_table(layers, growth, self.head.epoch)
+                results.folds.begin_step(layers, prefix, own_growth)
 
     def _extended_logs(
         self, parent: format_manifest.Manifest | None, epoch_result: ComputedEpoch

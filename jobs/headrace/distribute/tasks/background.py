@@ -218,6 +218,15 @@ def growth_of_input(input_bytes: int, bytes_before: int) -> float | None:
     return input_bytes / bytes_before if input_bytes and bytes_before else None
 
 
+def growth_of_table(layers: Sequence[Layer], growth: float | None, epoch: int) -> float | None:
+    """``growth`` of what is read after ``epoch``, as far as it goes for a table of ``layers``. Where ``epoch`` gave the
+    table nothing, the newest layer is of other input: that much more is read than in ``epoch`` says nothing of it.
+    """
+    if growth is None or (layers and layers[-1].last_epoch == epoch):
+        return growth
+    return min(growth, 1)
+
+
 def expected_rows(layers: Sequence[Layer], growth: float | None) -> int:
     """About how many rows the next epoch adds to a table: as the newest layer, if ``growth`` is not known. So a small
     epoch behind a large one does not pay for that one.
@@ -326,10 +335,12 @@ class Merges:
         watermark: Instant,
         by_table: Mapping[str, Instant] = NO_WATERMARKS,
         *,
+        epoch: int,
         growth: float | None = None,
     ) -> None:
         """Begin a step of what is to be merged of ``tables``, into files below ``prefix``, unless one is under way. All
-        are at ``watermark``, but those that have one ``by_table``. ``growth`` is that of ``TableMerges.next_steps``.
+        are at ``watermark``, but those that have one ``by_table``. ``growth``: how many times the input of ``epoch``,
+        the last one, is read next; None if that is not known.
         """
         if self._merge_thread.is_running:
             return
@@ -337,7 +348,9 @@ class Merges:
             merges = self._tables.get(table, TableMerges())
             self._tables[table] = merges.with_next(layers, self._parts_of, by_table.get(table, watermark))
         steps = [
-            (table, step) for table, layers in tables.items() for step in self._tables[table].next_steps(layers, growth)
+            (table, step)
+            for table, layers in tables.items()
+            for step in self._tables[table].next_steps(layers, growth_of_table(layers, growth, epoch))
         ]
         parts = tuple(MergePart(table, step, part) for table, step in steps for part in step.parts)
         if not parts:

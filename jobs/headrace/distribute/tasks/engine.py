@@ -173,6 +173,7 @@ class TasksEngine:
             tables_to_merge,
             self._least_watermark(live),
             self._watermarks_of_sides(),
+            epoch=self.epoch,
             growth=growth_of_input(_count_bytes(files), self.progress.epoch_bytes),
         )
 
