@@ -169,8 +169,8 @@ def test_a_small_run_behind_a_load_does_not_pay_for_it(tmp_path: Path) -> None:
 @set_sizes(merge_step_rows=500)
 def test_a_run_that_reads_more_than_one_that_gave_no_pane_does_not_pay_for_a_load(tmp_path: Path) -> None:
     def land(number: int, day: int, users: range) -> None:
-        at = f"2026-03-{1 + day:02}T12:00:00Z"
-        lines = (json.dumps({"user": user, "at": at}) + "\n" for user in users)
+        noon = f"2026-03-{1 + day:02}T12:00:00Z"
+        lines = (json.dumps({"user": user, "at": noon}) + "\n" for user in users)
         (landing / f"{number:02}.json").write_text("".join(lines))
 
     landing = tmp_path / "landing"

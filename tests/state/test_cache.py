@@ -1,6 +1,7 @@
 """The cache of data files: the rows that were stored, or they are read again, and never anything else; bounded."""
 
 import dataclasses
+import errno
 import gc
 import os
 import resource
@@ -206,6 +207,24 @@ def test_a_process_that_begins_relies_on_a_look_that_another_just_had(store: Mem
     with set_sizes(cache_look_seconds=0):
         put(store, LayerCache(cache.folder, 1), ROWS.slice(0, 20), "another")
     assert len(files(cache)) == 1, "what is longest unused goes before the first file"
+
+
+def test_a_process_that_begins_makes_room_where_the_disk_got_full_since_another_looked(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        put(store, LayerCache(tmp_path / "cache", None), ROWS.slice(0, 50 + number), str(number))
+    cache = LayerCache(tmp_path / "cache", None)
+
+    def write_if_there_is_room(path: Path, run: SortedFile, notes: Mapping[str, str]) -> None:
+        if len(files(cache)) == 5:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_run(path, run, notes)
+
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=0))
+    monkeypatch.setattr("headrace.state.file_cache.write_run", write_if_there_is_room)
+    put(store, cache, ROWS.slice(0, 60), "last")
+    assert len(files(cache)) == 2, "a quarter of the five, and the new one"
 
 
 def test_a_process_looks_once_it_brought_a_hundredth_of_the_limit(store: MemoryStore, cache: LayerCache) -> None:

@@ -210,6 +210,7 @@ _MOST_DECODED = 2
 
 _ENDING = ".arrow"
 _UNNAMED_FOLDER, _LOOKED_THROUGH = "unnamed", "looked-through"
+_NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT}
 _CHECKSUM, _OBJECT, _ETAG = "sha256", "object", "etag"
 
 
@@ -374,6 +375,11 @@ class LayerCache:
             except FileNotFoundError:  # somebody has removed the folder: nothing in it is missed
                 self._make_folders()
                 written_run = self._write_file(file, run, notes)
+            except OSError as error:
+                if error.errno not in _NO_ROOM:
+                    raise
+                self._look_through()  # the disk got full since the last look
+                written_run = self._write_file(file, run, notes)
         self._keep_open(file, written_run, notes)
         return written_run
 
@@ -432,7 +438,11 @@ class LayerCache:
             self._look_bytes = self._limit_beside(0) // 100
             if self._is_just_looked_through():
                 return
-        with suppress(PermissionError):  # another user's
+        self._look_through()
+
+    def _look_through(self) -> None:
+        """Remove what is longest unused, as far as there is more than the limit."""
+        with suppress(OSError):  # another user's, or the disk is full
             (self.folder / _LOOKED_THROUGH).touch()
         files = sorted(_cached_files(self.folder), reverse=True)
         limit = self._limit_beside(sum(size for _, size, _ in files))
@@ -450,13 +460,13 @@ class LayerCache:
                 del self._open[name]
 
     def _is_just_looked_through(self) -> bool:
-        os.utime(self._unnamed_folder)
         try:
+            os.utime(self._unnamed_folder)
             looked_at = (self.folder / _LOOKED_THROUGH).stat().st_mtime_ns
-        except FileNotFoundError:
+            # both by the clock of the file system
+            return 0 <= self._unnamed_folder.stat().st_mtime_ns - looked_at < LOOK_SECONDS.value * 10**9
+        except OSError:
             return False
-        # both by the clock of the file system
-        return 0 <= self._unnamed_folder.stat().st_mtime_ns - looked_at < LOOK_SECONDS.value * 10**9
 
     def _limit_beside(self, cached_bytes: int) -> int:
         """How many bytes there may be, where the cache has ``cached_bytes`` now."""
