@@ -1,7 +1,11 @@
 """Rows of blobs reach the part that they are for, whole and once, whatever their size and however many parts are."""
 
+import os
+import signal
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pyarrow as pa
@@ -85,6 +89,44 @@ def test_what_a_task_raises_is_raised_as_ever(
     jobs = PlainJobs(spark.sparkContext)
     with pytest.raises(expected, match=r"a\.json|nobody knows this"), spark_errors():
         jobs.collect_rows("failing", jobs.run_tasks("failing", jobs.number_tasks(1), partial(fail, task_error)))
+
+
+def sleep_long(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        time.sleep(60)
+        yield batch
+
+
+class ToldToEndError(Exception):
+    """What the handler of a signal raises."""
+
+
+def test_a_signal_ends_the_wait_for_a_job_and_the_session_goes_on(spark: SparkSession) -> None:
+    """Inside a call of the JVM it left the answer for the next one: Ctrl-C cancelled nothing, later calls failed."""
+
+    def tell_to_end(*_: object) -> None:
+        raise ToldToEndError
+
+    def signal_when_running() -> None:
+        while not tracker.getJobIdsForGroup("signalled"):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    context, jobs = spark.sparkContext, PlainJobs(spark.sparkContext)
+    tracker = context.statusTracker()
+    handler_before = signal.signal(signal.SIGUSR1, tell_to_end)
+    context.setJobGroup("signalled", "a long job", interruptOnCancel=True)
+    try:
+        rows = jobs.run_tasks("sleeping", jobs.number_tasks(1), sleep_long)
+        with ThreadPoolExecutor(1) as pool, pytest.raises(ToldToEndError):
+            pool.submit(signal_when_running)
+            jobs.collect_rows("sleeping", rows)
+        context.cancelJobGroup("signalled")
+        assert context.defaultParallelism > 0
+    finally:
+        signal.signal(signal.SIGUSR1, handler_before)
+        for name in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
+            context.setLocalProperty(name, None)  # type: ignore[arg-type]
 
 
 def test_a_callers_name_for_its_stages_stays(spark: SparkSession) -> None:

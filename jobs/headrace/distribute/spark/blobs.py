@@ -9,12 +9,13 @@ batch that it sends.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
-from pyspark import RDD, SparkContext
+from pyspark import RDD, InheritableThread, SparkContext
 from pyspark.serializers import NoOpSerializer, pack_long
 from pyspark.util import _load_from_socket
 
@@ -23,6 +24,8 @@ from headrace.distribute.tasks.exchange import SCHEMA
 TaskFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 Rows = RDD[pa.RecordBatch]
+
+R = TypeVar("R")
 
 _CALL_SITE: Final = "callSite.short"
 """The local property of what Spark's pages call the stages of a job."""
@@ -64,9 +67,29 @@ class PlainJobs:
         blobs._bypass_serializer = True
         context: Any = self.context
         with _stage_called(context, name):
-            served_socket = context._jvm.PythonRDD.collectAndServe(blobs._jrdd.rdd())
+            rdd = blobs._jrdd.rdd()
+            served_socket = _wait_outside_py4j(lambda: context._jvm.PythonRDD.collectAndServe(rdd))
         with _load_from_socket(served_socket, NoOpSerializer()) as stream:
             return [*_read_blobs(stream)]
+
+
+def _wait_outside_py4j(run: Callable[[], R]) -> R:
+    """What ``run`` gives, called in a thread of its own that has this one's local properties.
+
+    An exception that a signal raises amidst a call of the JVM leaves the answer to it for the next call of the thread.
+    Ctrl-C itself makes such a call, to cancel all jobs. So this thread must not wait in one as long as a job takes.
+    """
+    result: Future[R] = Future()
+
+    def settle_result() -> None:
+        try:
+            result.set_result(run())
+        except BaseException as error:
+            result.set_exception(error)
+
+    # a daemon: what a process that is told to end no longer waits for must not keep it
+    InheritableThread(target=settle_result, name="job", daemon=True).start()
+    return result.result()
 
 
 def _number_batches(numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
