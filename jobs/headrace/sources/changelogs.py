@@ -184,8 +184,8 @@ def _without_unavailable(
 
 
 def _is_unavailable(values: pa.Array, kind: ValueType) -> Bools:
-    """Which ``values`` stand for what the database did not send: Debezium's text, its bytes, or what it makes of these
-    for a list or a map.
+    """Which ``values`` stand for what the database did not send. That is a text of Debezium, or its bytes. Debezium
+    makes lists and maps of them, too.
     """
     text = _UNAVAILABLE.encode()
     match kind:

@@ -116,10 +116,10 @@ class _UploadInParts:
         """Take in what comes next."""
         rest = memoryview(piece)
         while rest:
-            taken = rest[: self._part_bytes - self._filled_bytes]
-            self._part.update(taken)
-            self._filled_bytes += len(taken)
-            rest = rest[len(taken) :]
+            next_bytes = rest[: self._part_bytes - self._filled_bytes]
+            self._part.update(next_bytes)
+            self._filled_bytes += len(next_bytes)
+            rest = rest[len(next_bytes) :]
             if self._filled_bytes == self._part_bytes:
                 self._end_part()
 
