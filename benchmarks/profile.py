@@ -2,9 +2,8 @@
 
 Runs our side once and prints, per epoch: wall and CPU seconds; CPU seconds of the JVM's threads by what they do (JIT,
 garbage, tasks, and the rest, which is the driver); seconds of compiling Spark's code, how many classes that were, and
-of optimising plans; the manifest's timings; then, of the whole run, Spark's SQL executions in the order of an
-epoch (jobs, stages, exchanges, planning, running) and the dearest rules of the optimiser. ``--plans FILE`` keeps the
-physical plans.
+of optimising plans; the manifest's timings; then, of the whole run, the dearest rules of the optimiser, and Spark's
+jobs in the order of an epoch (stages, running, their tasks, what they shuffle, and the levels that they are).
 """
 
 import argparse
@@ -35,7 +34,6 @@ from headrace.runs.process import process
 from headrace_snapshots.format.manifest import Manifest
 
 _KINDS = {"jit": ("Compiler",), "gc": ("G1 ", "GC ", "VM Thread"), "tasks": ("Executor task",)}
-_SQL = "org.apache.spark.sql.execution.ui.SparkListenerSQLExecution"
 
 
 @dataclass
@@ -90,7 +88,6 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=20_000)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch", action="store_true", help="all input in one epoch")
-    parser.add_argument("--plans", type=Path)
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="of Spark, to try it out")
     common_arguments(parser)
     given = parser.parse_args()
@@ -106,18 +103,13 @@ def main() -> None:
             "spark.eventLog.dir": logs.as_uri(),
             "spark.eventLog.compress": "false",
             "spark.eventLog.rolling.enabled": "false",
-            "spark.sql.debug.maxToStringFields": "1000",
             **dict(setting.partition("=")[::2] for setting in given.conf),
         }
         spark = spark_session("headrace profile", cores=given.cores, conf=conf)
         _run(spark, given, source, root)
         spark.stop()
         (log,) = [path for path in logs.iterdir() if not path.name.startswith(".")]
-        executions = list(_executions(json.loads(line) for line in log.open()))
-        _show_executions(executions, given.epochs)
-        if given.plans:
-            plans = "\n\n".join(f"#### {e.number} {e.pool}\n{e.plan}" for e in executions)
-            given.plans.write_text(plans)
+        _show_jobs(_jobs(json.loads(line) for line in log.open()), given.epochs)
 
 
 def _run(spark: SparkSession, given: argparse.Namespace, source: Path, root: Path) -> None:
@@ -146,97 +138,69 @@ def _run(spark: SparkSession, given: argparse.Namespace, source: Path, root: Pat
 
 
 @dataclass
-class Execution:
-    """One SQL execution: an action on a DataFrame. Times in seconds."""
+class Job:
+    """A job of Spark. Times in seconds."""
 
     number: int
-    plan: str
+    pool: str
+    levels: str
+    """The names of its stages, in their order."""
     started: float
-    pool: str = "-"
     ended: float = 0.0
-    planned: float | None = None
-    """When its first job was submitted: until then it was planned and its code generated."""
-    jobs: int = 0
     stages: int = 0
     busy: float = 0.0
     """Seconds of its tasks, summed."""
     cpu: float = 0.0
     shuffled: int = 0
 
-    @property
-    def exchanges(self) -> int:
-        """Exchanges in its own plan (those of what it reuses are with the execution that made it)."""
-        tree = self.plan.partition("\n\n")[0]
-        return sum("Exchange" in line and "Reused" not in line for line in tree.splitlines())
 
-
-def _executions(events: Iterable[Mapping[str, Any]]) -> list[Execution]:
-    found: dict[int, Execution] = {}
-    stages: dict[int, int] = {}
+def _jobs(events: Iterable[Mapping[str, Any]]) -> list[Job]:
+    found: dict[int, Job] = {}
+    of_stage: dict[int, Job] = {}
     for event in events:
         match event["Event"]:
-            case kind if kind == f"{_SQL}Start":
-                number = event["executionId"]
-                found[number] = Execution(number, event["physicalPlanDescription"], event["time"] / 1e3)
-            case kind if kind == f"{_SQL}End":
-                found[event["executionId"]].ended = event["time"] / 1e3
-            case "SparkListenerJobStart" if "spark.sql.execution.id" in event["Properties"]:
-                number = int(event["Properties"]["spark.sql.execution.id"])
-                execution = found[number]
-                execution.jobs += 1
-                execution.pool = event["Properties"].get("spark.scheduler.pool", "epoch")
-                execution.planned = execution.planned or event["Submission Time"] / 1e3
-                stages |= dict.fromkeys(event["Stage IDs"], number)
-            case "SparkListenerStageCompleted" if event["Stage Info"]["Stage ID"] in stages:
-                found[stages[event["Stage Info"]["Stage ID"]]].stages += 1
-            case "SparkListenerTaskEnd" if event["Stage ID"] in stages:
-                metrics = event["Task Metrics"]
-                execution = found[stages[event["Stage ID"]]]
-                execution.busy += metrics["Executor Run Time"] / 1e3
-                execution.cpu += metrics["Executor CPU Time"] / 1e9
-                execution.shuffled += metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]
-    return list(found.values())
+            case "SparkListenerJobStart":
+                stages = sorted(event["Stage Infos"], key=lambda stage: stage["Stage ID"])
+                levels = ", ".join(stage["Stage Name"] for stage in stages)
+                pool = event["Properties"].get("spark.scheduler.pool", "epoch")
+                job = Job(event["Job ID"], pool, levels, event["Submission Time"] / 1e3)
+                found[job.number] = job
+                of_stage |= dict.fromkeys(event["Stage IDs"], job)
+            case "SparkListenerJobEnd":
+                found[event["Job ID"]].ended = event["Completion Time"] / 1e3
+            case "SparkListenerStageCompleted":
+                of_stage[event["Stage Info"]["Stage ID"]].stages += 1
+            case "SparkListenerTaskEnd":
+                metrics, job = event["Task Metrics"], of_stage[event["Stage ID"]]
+                job.busy += metrics["Executor Run Time"] / 1e3
+                job.cpu += metrics["Executor CPU Time"] / 1e9
+                job.shuffled += metrics["Shuffle Write Metrics"]["Shuffle Bytes Written"]
+    return [*found.values()]
 
 
-def _show_executions(executions: list[Execution], epochs: int) -> None:
-    """Of each pool the executions in their order; figures of the last warm epochs are medians by position."""
-    table = Table(title="SQL executions (the last two epochs of each pool)", title_justify="left")
-    columns = ["id", "pool", "jobs", "stages", "exchanges", "plan s", "run s", "task s", "task cpu s", "shuffle MB"]
-    for name in [*columns, "plan"]:
-        table.add_column(name, justify="left" if name in ("pool", "plan") else "right")
-    for pool in sorted({execution.pool for execution in executions}):
-        mine = [execution for execution in executions if execution.pool == pool]
+def _show_jobs(jobs: list[Job], epochs: int) -> None:
+    """Of each pool the jobs of its last two epochs, in their order, and its medians."""
+    table = Table(title="Spark's jobs (the last two epochs of each pool)", title_justify="left")
+    for name in ["id", "pool", "stages", "run s", "task s", "task cpu s", "shuffle MB", "levels"]:
+        table.add_column(name, justify="left" if name in ("pool", "levels") else "right")
+    for pool in sorted({job.pool for job in jobs}):
+        mine = [job for job in jobs if job.pool == pool]
         a_epoch = len(mine) / epochs
-        for execution in mine[-round(2 * a_epoch) :]:
-            planned = execution.planned or execution.ended
+        for job in mine[-round(2 * a_epoch) :]:
+            seconds = (job.ended - job.started, job.busy, job.cpu)
             table.add_row(
-                str(execution.number),
+                str(job.number),
                 pool,
-                str(execution.jobs),
-                str(execution.stages),
-                str(execution.exchanges),
-                f"{planned - execution.started:.2f}",
-                f"{execution.ended - planned:.2f}",
-                f"{execution.busy:.2f}",
-                f"{execution.cpu:.2f}",
-                f"{execution.shuffled / 1e6:.1f}",
-                _nature(execution),
+                str(job.stages),
+                *(f"{number:.2f}" for number in seconds),
+                f"{job.shuffled / 1e6:.1f}",
+                job.levels,
             )
         print(
-            f"{pool}: {a_epoch:.1f} executions an epoch, {sum(e.jobs for e in mine) / epochs:.1f} jobs, "
-            f"{sum(e.stages for e in mine) / epochs:.1f} stages, median "
-            f"{statistics.median(e.ended - e.started for e in mine):.2f} s"
+            f"{pool}: {a_epoch:.1f} jobs an epoch, {sum(job.stages for job in mine) / epochs:.1f} stages, median "
+            f"{statistics.median(job.ended - job.started for job in mine):.2f} s"
         )
     Console(width=160).print(table)
-
-
-def _nature(execution: Execution) -> str:
-    """Telling operators of the plan and its length."""
-    tree = execution.plan.partition("\n\n")[0]
-    words = [line.strip(" +-:*()0123456789").split(" ")[0] for line in tree.splitlines()[1:]]
-    telling = ("MapInArrow", "ShuffledHashJoin", "Window", "HashAggregate", "SortAggregate", "Sort", "Generate", "Scan")
-    counts = {name: sum(name in word for word in words) for name in telling}
-    return f"{len(words)} nodes: " + ", ".join(f"{count} {name}" for name, count in counts.items() if count)
 
 
 if __name__ == "__main__":
