@@ -207,7 +207,8 @@ def _has_items(lists: pa.Array, items: Sequence[Any]) -> Bools:
     is_such: Bools = true_mask(pc.equal(pc.list_value_length(lists), len(items)))
     rows = np.flatnonzero(is_such)
     own_items = lists.take(pa.array(rows)).flatten()
-    is_same = true_mask(pc.equal(own_items, pa.array([*items] * len(rows), own_items.type)))
+    places = np.tile(np.arange(len(items)), len(rows))
+    is_same = true_mask(pc.equal(own_items, pa.array([*items], own_items.type).take(pa.array(places))))
     is_such[rows] = is_same.reshape(len(rows), len(items)).all(axis=1)
     return is_such
 
