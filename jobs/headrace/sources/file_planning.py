@@ -168,7 +168,8 @@ class ChangedFileError(FixDataError, code="data.changed_file"):
     def __init__(self, path: str, how: str) -> None:
         super().__init__(
             f"file {path} has changed since it was read: {how}. Land what is new under a new name. Put the old content "
-            "back (or remove the file, if no backfill is to read it again); or run a backfill"
+            "back (or remove the file, if no backfill is to read it again); or run a backfill (of a range: one that "
+            "begins no later than the records that the file had)"
         )
 
 
