@@ -112,8 +112,8 @@ def _is_committed(catalog: CatalogReader, head: protocol.Head, intent: protocol.
     if branch_head == intent.snapshot and head.generations.get(branch) == intent.generation:
         return True
     raise errors.FencedAfterCommitError(
-        f"{where} was committed to branch {branch} and counts: there is nothing to repeat. While this writer stood "
-        "still others went on with the branch, so it was replaced and must stop"
+        f"{where} was committed to branch {branch} and counts: there is nothing to repeat. After that, "
+        "another writer took the branch while this one stood still. So this one must stop"
     )
 
 

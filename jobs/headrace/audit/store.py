@@ -172,8 +172,8 @@ def read_history(
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise HistoryDamagedError(
-            f"{path} is not what was written ({error!r}). The figures of the versions that it names are lost, and "
-            "checks against history go by those before them; restore it from a backup to have them again"
+            f"{path} is not what was written ({error!r}). The figures of the versions that it names are lost, so "
+            "checks against history use only older versions. To have these figures again, restore it from a backup"
         ) from error
 
 

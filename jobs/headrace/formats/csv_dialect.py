@@ -306,9 +306,9 @@ def _check_encoding(records: TextLines, dialect: CsvDialect, path: str) -> None:
     wrong_encoding = f"{wrong} of its first {len(records)} records are not UTF-8"
     if all(_is_text(record) for record in octets):
         raise DialectError(
-            path, f'{wrong_encoding}: write encoding="{_OTHER_ENCODING}" in the source, or what they are'
+            path, f'{wrong_encoding}: write encoding="{_OTHER_ENCODING}" in the source, or the encoding that they have'
         )
-    raise DialectError(path, f"{wrong_encoding}: write the encoding= in the source that they have")
+    raise DialectError(path, f"{wrong_encoding}: write encoding= in the source, with the encoding that they have")
 
 
 def _is_text(record: bytes) -> bool:

@@ -451,7 +451,7 @@ def check_fields(owner: object, what: str, made_fields: Collection[str], declare
     """Raise PipelineError unless ``what``, which ``owner`` made, has exactly the declared fields."""
     if set(made_fields) != set(declared_fields):
         raise PipelineError(
-            f"{owner!r} made {what} with the fields {', '.join(sorted(made_fields)) or 'of nothing'}; "
+            f"{owner!r} made {what} with {', '.join(sorted(made_fields)) or 'no fields'}; "
             f"it declares {', '.join(sorted(declared_fields))}"
         )
 

@@ -341,7 +341,9 @@ def named_outputs(arguments: Arguments, outputs: object) -> dict[str, AnyOutput]
             )
     former = [output.formerly for output in outputs_by_name.values() if output.formerly is not None]
     if len({*former}) < len(former):
-        raise arguments.refusal("outputs", former, "of two outputs, formerly= says the same name; one of them had it")
+        raise arguments.refusal(
+            "outputs", former, "in two outputs, formerly= says the same name; only one of them can have had it"
+        )
     final = [sink.name for output in outputs_by_name.values() for sink in output.sinks if sink.gets_final_rows]
     for sink in final:
         if final.count(sink) > 1:

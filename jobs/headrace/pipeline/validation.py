@@ -623,8 +623,8 @@ def _check_order(upstream_output: Upstream[Any], lower: Stage, place: str) -> No
         return
     if pipeline.deduplicate is not None or pipeline.upstream or pipeline.take is not None:
         raise PipelineError(
-            f"{place} gives rows in no order where duplicates are told, and of panes and groups, and {by_order} goes "
-            "by the order in which they come; let it read what the rows are made of"
+            f"{place} gives rows in no order, since it has deduplicate= or take=, or reads another output. {by_order} "
+            "goes by the order in which rows come; let it read what these rows are made of"
         )
 
 

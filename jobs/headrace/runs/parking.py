@@ -308,8 +308,8 @@ class _MissedEpochs:
         if (epoch_result.epoch, epoch_result.progress.watermark) != (manifest.epoch, recorded_watermark):
             raise DivergedError(
                 f"epoch {manifest.epoch} left the watermark at {render(recorded_watermark)}; computed again, at "
-                f"{render(epoch_result.progress.watermark)}: what other outputs take of the records has changed since. "
-                f"Run `headrace backfill {self.run.pipeline.name}`, which computes all of them again"
+                f"{render(epoch_result.progress.watermark)}: since then it has changed which records other outputs "
+                f"take. Run `headrace backfill {self.run.pipeline.name}`, which computes all of them again"
             )
         check_counted(self.run, epoch_result)
         return epoch_result
@@ -347,9 +347,10 @@ def check_held(run: RunContext, progress: PipelineProgress, epoch: int) -> None:
     )
     flags = " ".join(f"--without {output}" for output in held_outputs)
     raise OutputHeldError(
-        f"pipeline {name} has gone on for {HOLD.value} epochs without an output that is parked ({reasons}). Mend what "
-        "it says, and run again: the run computes first what the output has missed. Or take the output out of the "
-        f"pipeline. Or `headrace run {name} {flags}` goes on, which keeps all history since then from expiring"
+        f"pipeline {name} has gone on for {HOLD.value} epochs without an output that is parked ({reasons}). Do one of "
+        "three things. Mend the error in brackets, and run again: the run first computes what the output has missed. "
+        f"Or take the output out of the pipeline. Or go on without it, by `headrace run {name} {flags}`: then no "
+        "history since the output was parked expires"
     )
 
 

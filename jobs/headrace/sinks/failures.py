@@ -72,9 +72,9 @@ def named_failures(sink: Sink, connection: Connection) -> Iterator[None]:
         connection_text = f" of {connection}" if sink.connection else ""
         # without what was caught: it may quote a secret
         raise SinkFailedError(
-            f"sink {sink.name} ({sink.kind}{connection_text}) failed: {describe_failure(error, connection)}. It holds "
-            "what its last whole delivery left, if it takes changes in one step. Code of a sink says "
-            "SinkUnreachableError of what passes, which is tried again"
+            f"sink {sink.name} ({sink.kind}{connection_text}) failed: {describe_failure(error, connection)}. If it "
+            "takes changes in one step, it holds what its last whole delivery left. If the failure passes by itself, "
+            "the sink's code should raise SinkUnreachableError: then the delivery is tried again"
         ) from None
 
 

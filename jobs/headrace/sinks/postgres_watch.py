@@ -51,8 +51,8 @@ def watch_servers(servers: Callable[[], Iterable[Server]], connect: Callable[[],
         if not was_given_up.is_set():
             raise
         raise SinkUnreachableError(
-            f"{place}: it stopped answering, and so it did for {LOOKS} that tried to connect meanwhile. Nothing was "
-            "delivered, or all of it if its last answer was lost; the next delivery continues from there"
+            f"{place}: it stopped answering, and did not answer {LOOKS} more attempts to connect. Nothing was "
+            "delivered; or all of it, if only the last answer was lost. The next delivery continues from there"
         ) from None
     finally:
         is_over.set()

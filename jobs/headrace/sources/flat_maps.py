@@ -208,8 +208,8 @@ class _BatchCall:
                     number,
                     f"gave {first_row} at first, and {second_row} when it was asked again with fewer records beside "
                     "this one. It is declared deterministic, so it may keep nothing between two calls, use no clock "
-                    "and nothing random, and look at each row alone. Correct it; if it only comes out otherwise each "
-                    "time, declare deterministic=False",
+                    "and nothing random, and look at each row alone. Correct it. Declare deterministic=False only if "
+                    "its results differ from call to call on purpose",
                 )
 
     def _result_problems(self, result: pa.RecordBatch, rows: int) -> Iterator[str]:

@@ -274,7 +274,10 @@ class ChangeTopic(sink_ports.OpenChangeLog):
         self._partitions = 0
         """Keys are spread over so many: those that it had as what it holds began, so they stay if it gets more."""
         if topic.startswith(DELIVERIES):
-            raise sink_ports.SinkRefusedError(f"topic {topic} says what another topic holds: name another one")
+            raise sink_ports.SinkRefusedError(
+                f"topic {topic} says what another topic holds: Headrace keeps all topics {DELIVERIES}... for that. "
+                "Name another one"
+            )
 
     def held(self) -> sink_ports.SinkState | None:
         try:

@@ -51,7 +51,7 @@ class _OpenTarget(sink_ports.OpenSink):
             return sink_ports.SinkState(**json.loads(text))
         except (ValueError, TypeError) as error:
             raise sink_ports.SinkRefusedError(
-                f"sink {self.name} says that it holds {text!r:.100}, which is no text that apply() was given as after"
+                f"sink {self.name}: held() gave {text!r:.100}. It must give what apply() got as `after`, or None"
             ) from error
 
     def apply(

@@ -177,9 +177,9 @@ def _divergence_errors(
     """
     name = task.work.pipeline.name
     error = DivergedError(
-        f"records of epoch {task.plan.epoch} would count now that no output took when it was recorded. They are dead "
-        "letters of all, which have landed again or may yet, and would count twice. Run `headrace backfill "
-        f"{name} --promote`, which computes all outputs again"
+        f"records of epoch {task.plan.epoch} would count now that no output took when it was recorded. Then they "
+        "were dead letters of all outputs. Dead letters may land again, and these records would count twice. Run "
+        f"`headrace backfill {name} --promote`, which computes all outputs again"
     )
     asked_tasks = (own for own in task.for_each_reader() if own.chain.names.output in recomputed_epoch.asked_outputs)
     return {own.of_chain: error for own in asked_tasks if (by_none & takes_part(chains[own.of_chain])).any()}

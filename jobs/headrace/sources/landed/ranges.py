@@ -237,7 +237,7 @@ class LandingPlace:
                 return newest
             raise
         if landed_file.number >= len(read.splits) or self.file_path(read, landed_file.number) != after_path:
-            raise SplitGoneError(path, f"is another range than the one with {after_path}, which was read", way_on(path))
+            raise SplitGoneError(path, f"is not the range that was read: that one has {after_path}", way_on(path))
         return newest
 
     def claimed_numbers(self, after_path: str) -> list[int]:

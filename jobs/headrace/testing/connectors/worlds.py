@@ -117,15 +117,17 @@ class SourceWorld(ABC):
 
     def append_unreadable(self) -> None:
         """Add one record that does not parse, as a split of its own: ``number`` is text, or ``text`` is not UTF-8."""
-        raise NotImplementedError("say how a record is added that does not parse, or has_unreadable = False")
+        raise NotImplementedError(
+            "write append_unreadable(): it adds a record that does not parse; or say has_unreadable = False"
+        )
 
     def lose(self) -> None:
         """Take away what was added first."""
-        raise NotImplementedError("say how what was added first is lost")
+        raise NotImplementedError("write lose(): it takes away the records that were added first")
 
     def alter(self) -> None:
         """Change what was added first, as nobody should."""
-        raise NotImplementedError("say how what was added first is changed")
+        raise NotImplementedError("write alter(): it changes the records that were added first")
 
 
 class VersionsWorld(SourceWorld):
