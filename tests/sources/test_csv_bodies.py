@@ -34,7 +34,7 @@ WRONG = {
     ),
     "an encoding that is unknown": (
         records(30, "{},\x81,x\n", "latin-1"),
-        "write the encoding=",
+        "write encoding= in the source",
         {"encoding": "latin-1"},
     ),
     "a quote": (records(500, QUOTED_LINE), 'write quote="\'"', {"quote": "'"}),
