@@ -116,3 +116,34 @@ def test_check_says_that_a_trigger_counts_withdrawn_panes(when: hr.Trigger, how:
     (checked_pipeline,) = hr.check(chain(when, how)).pipelines
     notes = [note for note in checked_pipeline.notes if "DataDriven looks at what elements hold" in note]
     assert bool(notes) is is_said
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("where", [hr.FixedWindows("1h"), hr.SlidingWindows("1h", period="1h"), hr.Sessions("1h")])
+@pytest.mark.parametrize("lateness", ["0s", "1h", None])
+def test_the_end_of_the_input_passes_windows_beyond_the_end_of_time(
+    executor: Any, where: hr.WindowFn, lateness: str | None
+) -> None:
+    pipeline = hr.Pipeline(
+        "below",
+        hr.json("landing/numbers", {"k": str, "n": int, "at": datetime}).event_time("at", bound="0s"),
+        key="k",
+        what={"n": col("n").sum()},
+        where=hr.GlobalWindows(),
+        when=hr.Repeatedly(hr.AfterCount(1)),
+        how=hr.discarding(on_time="FIRE_IF_NON_EMPTY"),
+        then=[
+            hr.Aggregation(
+                key="k",
+                what={"n": col("n").sum()},
+                where=where,
+                when=hr.AfterWatermark(late=hr.AfterCount(1)),
+                how=hr.discarding(lateness),
+            )
+        ],
+        executor="local",
+    )
+    # nothing comes to the window in the epoch that ends the input
+    steps = [rows({"k": "a", "n": 1, "at": "00:10"}, {"k": "a", "n": 2, "at": "00:20"}), watermark("05:00"), end()]
+    panes = run(pipeline, steps, executor=executor).panes
+    assert [(pane["n"], pane["timing"], pane["is_last"]) for pane in panes] == [(3, "ON_TIME", lateness is not None)]

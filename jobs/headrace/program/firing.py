@@ -182,14 +182,16 @@ class _Window:
         return pane
 
 
-def _evaluation_moments(node: Node, max_timestamp: Expr, program: Program) -> tuple[Moment, Moment, Expr]:
-    """What evaluations see before and after the watermark step, and whether a watermark crosses the end in it."""
+def _evaluation_moments(node: Node, passes: Expr, program: Program) -> tuple[Moment, Moment, Expr]:
+    """What evaluations see before and after the watermark step, and whether a watermark crosses the end in it: above
+    ``passes`` it has passed the window.
+    """
     now = col(c.PROCESSING_TIME)
     passed_flags = {}
     pairs = [(c.WATERMARK_BEFORE, c.WATERMARK_AFTER)]
     pairs += [(f"{c.PERCENTILE_BEFORE}{i}", f"{c.PERCENTILE_AFTER}{i}") for i in range(len(node.percentiles))]
     for name in [name for pair in pairs for name in pair]:
-        passed_flags[name] = program.let("passed", col(name) > max_timestamp)
+        passed_flags[name] = program.let("passed", col(name) > passes)
     is_crossing = any_of(
         *(all_of(negate(passed_flags[before_name]), passed_flags[after_name]) for before_name, after_name in pairs)
     )
@@ -242,9 +244,9 @@ class _Firing:
         self.let = self.program.let
         self.max_timestamp = self.let("max_ts", col(c.WINDOW_END) - 1)
         self.expires = self.let("expiry", expiry_watermark(how))
-        self.moment_before, self.moment_after, self.is_crossed = _evaluation_moments(
-            node, self.max_timestamp, self.program
-        )
+        # panes of a global window are in windows that end beyond all time, and a watermark of plus infinity passes them
+        self.passes = self.let("passes", least(self.max_timestamp, Literal(GLOBAL_WINDOW_END - 1)))
+        self.moment_before, self.moment_after, self.is_crossed = _evaluation_moments(node, self.passes, self.program)
         self.is_expired = self.let("expired", col(c.WATERMARK_AFTER) > self.expires)
         self.window = _Window(how, self.program, self.max_timestamp)
         self.state: Mapping[str, Expr] = {**fresh_state(node), **columns(node)}
@@ -317,7 +319,7 @@ class _Firing:
         kept_state = {name: let("kept", choose(keeps, value, initial[name])) for name, value in self.state.items()}
         number_dropped = let("dropped", choose(was_closed, col(c.COUNT), 0))
         # an open window waits for its end, and from then on to expire
-        due = choose(all_of(keeps, negate(self.moment_after.passed_end)), self.max_timestamp, self.expires)
+        due = choose(all_of(keeps, negate(self.moment_after.passed_end)), self.passes, self.expires)
         is_changed = self._changed_condition(number_dropped)
         state = {
             c.STATUS: status,

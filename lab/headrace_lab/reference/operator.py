@@ -208,7 +208,7 @@ class Operator:
         stamp = window.max_timestamp
         if self.grouping.how.timestamp is not TimestampCombiner.END_OF_WINDOW:
             stamp = windowing.output_time(self.grouping.where, element.timestamp, window)
-        on_time = stamp >= self.output_watermark and self.clocks.watermark <= window.max_timestamp
+        on_time = stamp >= self.output_watermark and self.clocks.watermark <= windowing.last_unpassed(window)
         return stamp if on_time else None
 
     def _combine_holds(self, holds: list[Instant], window: Window) -> Instant | None:
@@ -299,7 +299,7 @@ class Operator:
 
     def _has_crossed(self, window: Window, state: _Open, clocks_before: FiringClocks) -> bool:
         """Whether a watermark that the trigger looks at has passed the end of ``window`` in this step."""
-        end, now = window.max_timestamp, self.clocks
+        end, now = windowing.last_unpassed(window), self.clocks
         if clocks_before.watermark <= end < now.watermark:
             return True
         return any(clocks_before.percentile(q) <= end < now.percentile(q) for q in state.trigger.percentiles)
@@ -334,7 +334,7 @@ class Operator:
 
     def _timing(self, window: Window, state: _Open, watermark_before: Instant) -> Timing:
         """Where the pane stands to the watermark (5.5)."""
-        end = window.max_timestamp
+        end = windowing.last_unpassed(window)
         if state.nonspeculative_index > 0 or (watermark_before > end and state.hold is None):
             return Timing.LATE
         return Timing.EARLY if self.clocks.watermark <= end else Timing.ON_TIME

@@ -34,6 +34,7 @@ from headrace.model.triggers.elementary import (
 from headrace_lab.reference.contents import combine, read
 from headrace_lab.reference.evaluate import evaluate
 from headrace_lab.reference.trigger_node import Arrival, Moment, Node, start
+from headrace_lab.reference.windows import last_unpassed
 
 
 class Memoryless(Node):
@@ -94,7 +95,7 @@ class OncePercentilePastEnd(OncePastEnd):
         self._percentile = percentile
 
     def ready(self, moment: Moment) -> bool:
-        return moment.clocks.percentile(self._percentile) > moment.window.max_timestamp
+        return moment.clocks.percentile(self._percentile) > last_unpassed(moment.window)
 
     @property
     def percentiles(self) -> Iterator[float]:

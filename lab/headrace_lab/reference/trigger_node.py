@@ -11,6 +11,7 @@ from headrace.model.expressions.data_types import Schema
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import Trigger
 from headrace.model.windows import Window
+from headrace_lab.reference.windows import last_unpassed
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Moment:
     @property
     def passed_end(self) -> bool:
         """``eow`` of the table: whether the watermark is past the window (1.4)."""
-        return self.clocks.watermark > self.window.max_timestamp
+        return self.clocks.watermark > last_unpassed(self.window)
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,11 @@ def _starting(start: int, size: int) -> Window:
     return Window(Instant(start), Instant(start + size))
 
 
+def last_unpassed(window: Window) -> Instant:
+    """The last watermark that has not passed ``window`` (1.4). Plus infinity passes each, also beyond all time."""
+    return Instant(min(window.max_timestamp, GLOBAL_WINDOW.max_timestamp))
+
+
 def merge(where: WindowFn, windows: Collection[Window]) -> list[MergeGroup]:
     """The groups of ``windows`` (open and new ones of a key) that become another window; the others stay as they are.
 
