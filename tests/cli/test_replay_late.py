@@ -270,7 +270,7 @@ def test_what_cannot_be_meant_is_refused(deployment: Deployment, monkeypatch: py
 
 
 def test_windows_of_ones_own_are_refused_with_what_to_do(deployment: Deployment) -> None:
-    from headrace import CustomWindows
+    from headrace import CustomWindows, ShiftedOutputTime
 
     @dataclass(frozen=True)
     class Unknown(CustomWindows):
@@ -279,6 +279,8 @@ def test_windows_of_ones_own_are_refused_with_what_to_do(deployment: Deployment)
 
     with pytest.raises(LandingAgainError, match=r"window function of its own.*--mode batch"):
         land(deployment, replace(deployment.pipeline, where=Unknown()))
+    with pytest.raises(LandingAgainError, match=r"window function of its own.*--mode batch"):
+        land(deployment, replace(deployment.pipeline, where=ShiftedOutputTime(Unknown(), "1h")))
 
 
 def test_nothing_late_lands_nothing(deployment: Deployment) -> None:

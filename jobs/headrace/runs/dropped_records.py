@@ -33,7 +33,7 @@ import numpy as np
 from headrace.distribute import views
 from headrace.kernel.windows import count_windows
 from headrace.model.time import to_instant
-from headrace.model.windows import CustomWindows
+from headrace.model.windows import CustomWindows, unshift_windows
 from headrace.pipeline.endpoints import Input
 from headrace.pipeline.output import AnyOutput
 from headrace.pipeline.pipeline import Pipeline
@@ -98,7 +98,7 @@ def land_late(
     pipeline, output = runs_relanding.output_alone(pipeline, output)
     if pipeline.upstream:
         reason = f"an output {output} that reads panes: those that come too late are counted, not kept"
-    elif isinstance(pipeline.where, CustomWindows):
+    elif isinstance(unshift_windows(pipeline.where), CustomWindows):
         reason = "a window function of its own, so Headrace does not know which late records other windows have taken"
     elif (read := next((one for one in pipeline.inputs if isinstance(one.source, UpstreamSource)), None)) is not None:
         raise runs_relanding.LandingAgainError(
