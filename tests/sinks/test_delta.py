@@ -85,6 +85,20 @@ def test_a_column_that_somebody_changed_is_named(deployment: SinkDeployment, tmp
         deployment.deliver(sales)
 
 
+def test_a_table_that_only_appends_is_refused_for_good(deployment: SinkDeployment, tmp_path: Path) -> None:
+    """As long as rows have to go, no other commit helps. Once they may, the delivery goes on."""
+    sales = deliver_sales(deployment, 15)
+    rows_before = deployment.held(sales)
+    table = DeltaTable(tmp_path / TABLE)
+    table.alter.set_table_properties({"delta.appendOnly": "true"})
+    with pytest.raises(SinkRefusedError, match=r"append-only.* Nothing was delivered: set its property"):
+        deployment.deliver(sales)
+    assert deployment.held(sales) == rows_before
+    table.alter.set_table_properties({"delta.appendOnly": "false"})
+    deployment.deliver(sales)
+    assert deployment.held(sales) == deployment.published(sales) != rows_before
+
+
 def test_a_table_that_no_delivery_made(deployment: SinkDeployment, tmp_path: Path) -> None:
     sales = deployment.sales()
     deployment.land("1", order("ann", 5))

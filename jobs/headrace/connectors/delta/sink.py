@@ -131,6 +131,9 @@ def _instead_of_the_environment(connection: Connection, options: Mapping[str, st
     return own
 
 
+_APPEND_ONLY: Final = "Delta table is append-only"
+
+
 @contextmanager
 def translate_errors(connection: Connection) -> Iterator[None]:
     """Errors of Delta become those of sinks, by what the caller should do, without secrets."""
@@ -139,6 +142,11 @@ def translate_errors(connection: Connection) -> Iterator[None]:
     try:
         yield
     except CommitFailedError as error:
+        if _APPEND_ONLY in str(error):
+            raise SinkRefusedError(
+                f"{connection}: {connection.without_secrets(str(error))}. Nothing was delivered: set its property "
+                "delta.appendOnly to false"
+            ) from None
         raise SinkMovedError(
             f"{connection}: another commit came between ({connection.without_secrets(str(error))}). Nothing was "
             "changed, or all of it if the answer was lost; the next delivery continues from there"
