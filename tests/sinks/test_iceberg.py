@@ -22,7 +22,7 @@ import headrace as hr
 from headrace import DataType
 from headrace.connections import connection
 from headrace.connectors.iceberg.sink import ICEBERG, catalog_properties
-from headrace.ext.sinks import ChangeSource, SinkMovedError, SinkRefusedError, SinkUnreachableError
+from headrace.ext.sinks import ChangeSource, SinkMovedError, SinkRefusedError, SinkUnreachableError, UndeliverableError
 from headrace.testing.connectors.worlds import SinkDeployment, order
 from headrace_lab.sink_plans import act_meanwhile
 from scripts.iceberg_rest import IcebergRest
@@ -192,6 +192,30 @@ def test_a_column_that_somebody_changed_is_named(deployment: SinkDeployment, wor
         update.rename_column("spent", "paid")
     with pytest.raises(SinkRefusedError, match=r"column spent of table reports\.sales .* is there no more"):
         deployment.deliver(sales)
+
+
+def test_null_in_a_column_that_is_required_now_is_undeliverable(
+    deployment: SinkDeployment, world: IcebergWorld
+) -> None:
+    """Once the column is optional again, the delivery goes on."""
+    sales = deployment.sales(what={"most": hr.col("price").max()})
+    deployment.land("1", order("ann", 5))
+    deployment.handle(sales).run()
+    deployment.deliver(sales)
+    rows_before = deployment.held(sales)
+    with world.catalog() as catalog:
+        table = catalog.load_table("reports.sales")
+        with table.update_schema(allow_incompatible_changes=True) as update:
+            update.update_column("most", required=True)
+    deployment.land("none", {**order("cyd", 20), "price": None})
+    deployment.handle(sales).run()
+    with pytest.raises(UndeliverableError, match="column 'most' has NULL, and the table says that it is required"):
+        deployment.deliver(sales)
+    assert deployment.held(sales) == rows_before
+    with world.catalog() as catalog, catalog.load_table("reports.sales").update_schema() as update:
+        update.update_column("most", required=False)
+    deployment.deliver(sales)
+    assert deployment.held(sales) == deployment.published(sales) != rows_before
 
 
 def test_a_column_of_another_type(deployment: SinkDeployment) -> None:

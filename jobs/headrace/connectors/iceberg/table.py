@@ -297,6 +297,12 @@ class WrittenFiles:
             else pa.nulls(rows.num_rows, field.type)
             for field in self._schema
         ]
+        for field, array in zip(self._schema, arrays, strict=True):
+            if array.null_count and not field.nullable:
+                raise sink_ports.UndeliverableError(
+                    f"column {field.name!r} has NULL, and the table says that it is required. Nothing was delivered; "
+                    "make the column optional"
+                )
         whole = pa.Table.from_arrays(arrays, schema=self._schema)
         self.files.extend(_dataframe_to_data_files(self._metadata, whole, self._io))
 
