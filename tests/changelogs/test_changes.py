@@ -1,6 +1,7 @@
 """Records as changes: their signs, envelopes, dead letters, late withdrawals, duplicates (semantics 14)."""
 
 import json
+import math
 from base64 import b64encode
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -99,6 +100,29 @@ def test_late_changes_are_dropped_and_shown_whatever_their_sign(executor: Execut
     result = run(delta, steps, executor=executor)
     assert current(result) == {"a": (1, 5)}
     assert [late["reason"] for late in result.late] == ["withdrawal: window expired", "window expired"]
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_an_infinity_is_taken_back_by_a_record_whose_other_values_differ(executor: Executor) -> None:
+    schema = {"shop": str, "n": int, "x": str, "sign": int, "at": datetime}
+    x = col("x").cast(float)
+    what = {"n": col("n").sum(), "sum": x.sum(), "mean": x.mean(), "spread": x.variance()}
+    source = hr.json("landing/orders", schema, changelog=col("sign")).event_time("at", bound="0s")
+    orders = hr.Pipeline(
+        "orders", source, key="shop", what=what, when=hr.on_update(), how=hr.retracting("1h"), where=hr.GlobalWindows()
+    )
+
+    def change(sign: int, n: int, x: str, shop: str = "a") -> dict[str, Any]:
+        return {"shop": shop, "n": n, "x": x, "sign": sign, "at": time_at(1)}
+
+    changes = [change(1, 8, "inf"), change(1, 8, "inf"), change(1, 1, "2"), change(-1, 3, "inf")]
+    finite = [change(1, 8, "inf", "b"), change(1, 1, "2", "b"), change(1, 1, "4", "b"), change(-1, 3, "inf", "b")]
+    values = {
+        pane.key["shop"]: pane.values for pane in run(orders, [rows(*changes, *finite)], executor=executor).current
+    }
+    assert [values["a"][name] for name in ("n", "sum", "mean")] == [14, math.inf, math.inf]
+    assert math.isnan(values["a"]["spread"])
+    assert values["b"] == {"n": 7, "sum": 6.0, "mean": 3.0, "spread": 1.0}
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)

@@ -113,6 +113,8 @@ def combine(  # noqa: PLR0911, PLR0912 (one line for each combiner)
     if aggregate.combiner is Combiner.CUSTOM:
         return _custom(aggregate.custom, known_pairs)
     ascending = _ascending(known_pairs)
+    if aggregate.combiner in (Combiner.SUM, Combiner.MEAN, Combiner.VARIANCE):
+        known_pairs = _merge_not_finite(known_pairs)
     match aggregate.combiner:
         case Combiner.COUNT:
             return sum(times for _, times in known_pairs)
@@ -172,6 +174,15 @@ def _net(ordered_values: Sequence[WeightedValue]) -> Sequence[WeightedValue]:
         return ordered_values
     groups = [[*group] for _, group in groupby(ordered_values, _by_value)]
     return [(group[0][0], sum(times for _, times in group)) for group in groups]
+
+
+def _merge_not_finite(values: Sequence[WeightedValue]) -> list[WeightedValue]:
+    """Infinities and NaN once each, if they are left: one may be taken back beside other values of its record."""
+    finite, others = [], []
+    for entry in values:
+        is_other = isinstance(entry[0], float) and not math.isfinite(entry[0])
+        (others if is_other else finite).append(entry)
+    return [*finite, *(entry for entry in _net(sorted(others, key=_by_value)) if entry[1])]
 
 
 def _pairs(values: Sequence[WeightedValue], outer: Outer | None) -> tuple[Any, ...]:
