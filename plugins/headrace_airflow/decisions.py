@@ -12,7 +12,6 @@ Tasks of decisions run in the worker, without Spark, and say all that they did i
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -24,7 +23,7 @@ from headrace.pipeline.deployment import ScheduleTimes
 from headrace_airflow import forms
 from headrace_airflow.connection import reaching_store
 from headrace_airflow.failures import RETRIES, problem_left
-from headrace_airflow.families.family import has_form, run_types, timetable_by_time
+from headrace_airflow.families.family import START_DATE, has_form, run_types, timetable_by_time
 from headrace_airflow.markdown import ChangedRows, Proposal, Sentence
 from headrace_airflow.roots import Root
 from headrace_airflow.run_ids import PublishedEvent
@@ -67,9 +66,6 @@ class AskingOperator(ApprovalOperator):
         return super().execute(context)
 
 
-_START_DATE: Final = datetime(2026, 1, 1, tzinfo=UTC)
-
-
 @contextmanager
 def new_root_dag(
     root: Root,
@@ -88,7 +84,7 @@ def new_root_dag(
         description=description,
         doc_md=f"{description}\n\nThe same on the command line: {command}.",
         schedule=schedule if schedule is None or isinstance(schedule, str) else timetable_by_time(schedule),
-        start_date=_START_DATE,
+        start_date=START_DATE,
         catchup=False,
         default_args=RETRIES,
         tags=["headrace", *tags, *root.tags],

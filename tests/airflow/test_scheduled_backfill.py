@@ -126,6 +126,17 @@ def test_airflows_own_backfill_of_the_live_lane_is_refused(lanes: Lanes) -> None
     assert "does not allow backfill runs" in answer.text
 
 
+def test_a_run_with_a_logical_date_of_long_ago_has_all_tasks(lanes: Lanes) -> None:
+    dag_id, api = "headrace_clicks_process", lanes.airflow.api
+    api.wait_for_dag(dag_id, _SECONDS)
+    patiently(api.pause, dag_id)
+    answer = api.request("POST", f"/api/v2/dags/{dag_id}/dagRuns", {"logical_date": "2001-01-01T00:00:00Z"})
+    answer.raise_for_status()
+    run_id = answer.json()["dag_run_id"]
+    assert set(api.task_states(dag_id, run_id)) == {"preconditions", "process", "audit", "publish"}
+    patiently(api.mark_run, dag_id, run_id, "failed")
+
+
 def test_a_reader_of_the_page_has_a_pipeline_on_a_schedule_and_an_alert(
     lanes: Lanes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

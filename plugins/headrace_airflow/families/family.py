@@ -170,7 +170,8 @@ def call_user_function(reference: str, context: Mapping[str, Any]) -> None:
 BY_HAND: Final = (DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED)
 """How a DAG without a schedule is run."""
 
-_START_DATE: Final = datetime(2026, 1, 1, tzinfo=UTC)
+START_DATE: Final = datetime(1970, 1, 2, tzinfo=UTC)
+"""Before all logical dates: a run with an earlier one gets no task from Airflow, and is a success."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,7 @@ def new_dag(
         description=pipeline.description or text.splitlines()[0],
         doc_md=_dag_documentation(rooted, family, text),
         schedule=airflow_schedule(schedule, rooted),
-        start_date=options.start_date or _START_DATE,
+        start_date=options.start_date or START_DATE,
         catchup=False,
         max_active_runs=runs_at_once,
         tags=["headrace", *rooted.root.tags, pipeline.name, family, *options.tags],
