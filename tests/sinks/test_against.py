@@ -296,6 +296,9 @@ def test_the_command_ends_with_1_if_a_file_differs(tmp_path: Path, monkeypatch: 
     assert result.exit_code == 1
     document = json.loads(result.stdout)
     assert (document["only_ours"], document["is_equal"]) == (1, False)
+    text_table = CliRunner().invoke(app, words).stdout
+    assert json.dumps(document["first"][0]["ours"]) in text_table
+    assert "datetime" not in text_table
     for wrong, words_of_error in (
         (["--against", "parquet"], "names no table"),
         (["--against", "parquet:nowhere"], "there is no file"),

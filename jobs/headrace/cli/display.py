@@ -240,11 +240,14 @@ def _print_sides(comparison: "TableComparison") -> None:
 
 
 def _format_side(row: "Mapping[str, Any]", side: str) -> str:
-    """A row as one of the two has it; how often, where changes were summed."""
-    times = row.get(f"{side}_times", 1)
-    if side == "theirs" and row.get("overdrawn"):
-        return f"{times} x {row['overdrawn']}"
-    return f"{times} x {row[side]}" if times > 1 else str(row[side] or "-")
+    """A row as one of the two has it, as JSON prints it; how often, where changes were summed."""
+    from headrace.read.shown_values import json_value
+
+    shown_row = row["overdrawn"] if side == "theirs" and row.get("overdrawn") else row[side]
+    if not shown_row:
+        return "-"
+    text, times = json.dumps(json_value(shown_row), ensure_ascii=False), row.get(f"{side}_times", 1)
+    return text if times == 1 else f"{times} x {text}"
 
 
 def print_output(output: "OutputDiff", tables: "Mapping[str, RowCounts] | None" = None) -> None:
