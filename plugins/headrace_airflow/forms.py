@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any, Final
 
 from airflow.sdk import Context, Param
@@ -267,6 +268,17 @@ def earlier_try(catalog: Catalog, context: Context) -> Entry | None:
         if marker in entry.message:
             return entry
     return None
+
+
+def earlier_promotion(catalog: Catalog, context: Context, branch: str) -> Entry | None:
+    """``earlier_try`` of a run that promotes ``branch``. None too if the branch has begun again since: nobody has
+    promoted, or approved, what it holds now.
+    """
+    entry_before = earlier_try(catalog, context)
+    if entry_before is None or branch not in catalog.head().generations:
+        return entry_before
+    since = takewhile(lambda entry: entry.number >= entry_before.number, catalog.entries())
+    return entry_before if all(branch in entry.generations for entry in since) else None
 
 
 def done_already(entry: Entry) -> str:

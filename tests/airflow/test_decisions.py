@@ -189,6 +189,27 @@ hr.open(root)[resolve_pipeline("clicks")].backfill(branch="other")
 answers["backfill outdated"] = decide("clicks_backfill", "cut_over", YES, run_id="other", **form)
 answers["backfill unseen"] = decide("clicks_backfill", "cut_over", YES, run_id="unseen", **form)
 clicks.drop("other")
+def asked(branch, task, approval=None):
+    form = {"pipeline": "clicks", "branch": branch, "promote": "when approved", "patch": False, "reason": "once more"}
+    return decide("clicks_backfill", task, approval, run_id=branch, **form)
+
+def promoted(branch):
+    hr.open(root)[resolve_pipeline("clicks")].backfill(branch=branch)
+    asked(branch, "approve")
+    return asked(branch, "cut_over", YES)
+
+promoted("one")
+overtaking = promoted("two")
+answers["overtaken"] = {"last": overtaking["entry"], "again": [asked("one", one) for one in ("approve", "cut_over")]}
+land(store, "clicks", "yet.jsonl", range(206, 209))
+hr.open(root)[resolve_pipeline("clicks")].run()
+hr.open(root)[resolve_pipeline("clicks")].backfill(branch="one")  # as its replay does that is cleared with the rest
+answers["begun again"] = {
+    "stale": asked("one", "cut_over", YES),
+    "asked": asked("one", "approve"),
+    "unapproved": asked("one", "cut_over"),
+    "approved": asked("one", "cut_over", YES),
+}
 never = {"pipeline": "clicks", "branch": "rows", "promote": "never", "patch": False, "reason": None}
 at_once = {**never, "promote": "at once"}
 answers["never"] = decide("clicks_backfill", "cut_over", **never)
@@ -377,6 +398,23 @@ def test_a_backfill_whose_tasks_are_cleared_asks_nobody_and_stays_as_it_is(answe
     assert (requested_answer["xcom"], requested_answer["shown"]) == (None, "")
     assert second_answer["entry"] == answer["approved"]["entry"]
     assert second_answer["events"] == answer["approved"]["events"]
+
+
+def test_a_backfill_that_another_has_overtaken_stays_so_if_its_tasks_are_cleared(answers: Any) -> None:
+    answer = answers["overtaken"]
+    assert [one["xcom"] is None for one in answer["again"]] == [True, False], answer
+    assert answer["again"][-1]["entry"] == answer["last"], "nothing moved"
+    assert answer["again"][-1]["events"] == [["headrace_clicks", answer["last"]["refs"]["published"]]]
+
+
+def test_a_backfill_that_is_cleared_as_a_whole_asks_again_before_readers_see_what_it_has_computed(answers: Any) -> None:
+    answer = answers["begun again"]
+    assert answer["stale"]["message"].startswith("config.rehearsal_outdated: ")
+    assert answer["asked"]["raised"] == "TaskAwaitingInput"
+    assert answer["unapproved"]["message"].startswith("config.not_approved: ")
+    assert answer["unapproved"]["entry"] == answer["stale"]["entry"], "nothing moved"
+    approval = f"promoted one: once more ({answer['approved']['by']}), approved by bob"
+    assert answer["approved"]["entry"]["message"] == approval
 
 
 def test_a_backfill_may_ask_nobody_or_leave_its_branch(answers: Any) -> None:

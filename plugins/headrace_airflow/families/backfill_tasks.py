@@ -6,7 +6,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
 from airflow.sdk.api.datamodels._generated import DagRunType, TerminalTIState
@@ -30,15 +30,19 @@ from headrace_airflow.forms import (
     asked_in_form,
     decision_message,
     done_already,
-    earlier_try,
+    earlier_promotion,
     missing_reason_warnings,
 )
 from headrace_airflow.markdown import Proposal
 from headrace_airflow.operators import HeadraceOperator, Summary, is_dry_run, result_summary, skip_after_telling
 from headrace_airflow.roots import RootedPipeline
 from headrace_airflow.run_ids import PublishedEvent, backfill_branch, branch_of_run
-from headrace_snapshots.names import published_of
+from headrace_snapshots.log import Entry
+from headrace_snapshots.names import MAIN, published_of
 from headrace_snapshots.output_catalog import seen_catalog
+
+if TYPE_CHECKING:
+    from headrace.runs.client.handle import PipelineHandle
 
 _FINAL_STATES = frozenset(state.value for state in TerminalTIState)
 
@@ -154,7 +158,7 @@ class BackfillApprovalOperator(AskingOperator):
             self.log.info("the form says that nobody is to be asked: the branch is promoted %s", form["promote"])
             return None
         handle = handle_of(self.rooted.root, self.rooted.name)
-        if (entry_before := earlier_try(handle.catalog, context)) is not None:
+        if (entry_before := earlier_promotion(handle.catalog, context, branch)) is not None:
             self.log.info("%s", done_already(entry_before))
             return None
         output = form.get("output")
@@ -190,17 +194,13 @@ class CutOverOperator(_BackfillOperator):
                 f"the form says not to promote: branch {branch} stays for you to look at, {how_long(branch)}"
             )
         handle = handle_of(self.rooted.root, self.rooted.name)
-        entry_before = earlier_try(handle.catalog, context)
+        entry_before = earlier_promotion(handle.catalog, context, branch)
         if entry_before is not None:
             self.log.info("%s", done_already(entry_before))
-            if form["patch"] or adopts:
-                finish_promotion(handle, entry_before, branch, output=output, patch=form["patch"])
-                catalog = handle.catalog
-                published_id = catalog.published_by_all(catalog.head().refs)
-                return self._announce_published(context, readers_see(catalog, published_id))
+            return self._announce_published(context, self._finish_earlier(handle, entry_before, context))
         asks = form["promote"] == WHEN_APPROVED
-        message = "" if entry_before is not None else decision_message(context, asks=asks)
-        if asks and entry_before is None:
+        message = decision_message(context, asks=asks)
+        if asks:
             check_shown(
                 handle.catalog, branch, context["ti"].xcom_pull(APPROVE, key=REHEARSED_BRANCH), APPROVE, goes_on=True
             )
@@ -218,6 +218,16 @@ class CutOverOperator(_BackfillOperator):
             self.log.info("main has adopted output %s; the next run of process audits and publishes it", output)
             return result_summary(result)
         return self._announce_published(context, result_summary(result))
+
+    def _finish_earlier(self, handle: "PipelineHandle", entry_before: Entry, context: Context) -> Summary:
+        """Do what is left of what an earlier try has committed; what readers see then."""
+        branch, form = self.branch(context), context["params"]
+        output, catalog = form.get("output") or None, handle.catalog
+        if form["patch"] or output:
+            finish_promotion(handle, entry_before, branch, output=output, patch=form["patch"])
+        elif catalog.head().refs.get(MAIN) == entry_before.refs[MAIN]:
+            return result_summary(self._cut_over(context, ""))
+        return readers_see(catalog, catalog.published_by_all(catalog.head().refs))
 
     def _cut_over(self, context: Context, message: str) -> RunResult:
         from headrace.runs.client.recording import make_change
