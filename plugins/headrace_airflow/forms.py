@@ -277,8 +277,8 @@ def earlier_promotion(catalog: Catalog, context: Context, branch: str) -> Entry 
     entry_before = earlier_try(catalog, context)
     if entry_before is None or branch not in catalog.head().generations:
         return entry_before
-    since = takewhile(lambda entry: entry.number >= entry_before.number, catalog.entries())
-    return entry_before if all(branch in entry.generations for entry in since) else None
+    later_entries = takewhile(lambda entry: entry.number >= entry_before.number, catalog.entries())
+    return entry_before if all(branch in entry.generations for entry in later_entries) else None
 
 
 def done_already(entry: Entry) -> str:
