@@ -16,6 +16,7 @@ import headrace as hr
 from headrace import col
 from headrace.testing import end, rows, run
 from tests.own_combiners import Longest
+from tests.panes import same
 from tests.reference.strategies import examples
 
 SCHEMA = {"id": int, "shop": str, "amount": int, "price": Decimal, "share": float, "at": datetime}
@@ -142,10 +143,15 @@ def test_what_is_left_counts(history: History, parts: Mapping[str, Any], form: t
     on_kernel = run(signed_pipeline, [*steps, end()])
     on_reference = run(signed_pipeline, [*steps, end()], executor="reference")
     expected = run(plain, [rows(*history.left), end()], executor="reference")
-    assert [*on_kernel.panes] == [*on_reference.panes]
-    assert _values_by_pane(on_kernel) == _values_by_pane(expected)
+    assert same(_rows_of(on_kernel.panes), _rows_of(on_reference.panes))
+    assert same(_values_by_pane(on_kernel), _values_by_pane(expected))
     assert on_kernel.rejected == on_kernel.late == []
 
 
-def _values_by_pane(result: Any) -> dict[Any, Any]:
-    return {(str(pane.key), str(pane.window)): pane.values for pane in result.current}
+def _rows_of(panes: Sequence[Any]) -> tuple[tuple[Any, ...], ...]:
+    return tuple(tuple(pane.row.values()) for pane in panes)
+
+
+def _values_by_pane(result: Any) -> tuple[tuple[Any, ...], ...]:
+    panes = sorted(result.current, key=lambda pane: (str(pane.key), str(pane.window)))
+    return tuple((str(pane.key), str(pane.window), *pane.values.values()) for pane in panes)

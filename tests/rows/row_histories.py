@@ -96,10 +96,10 @@ ORACLES: Mapping[str, str] = {
         )
         select shop, id, price, moment, least(n, 2 - before) from ranked where before < 2""",
     "rated": f"""
-        with net as ({_NET.format(columns="id, shop, price", only="true")}),
+        with net as ({_NET.format(columns="id, shop, price, version, gone", only="true")} having sum(sign) > 0),
         held as (select * from factors qualify row_number() over (partition by shop, moment order by seq desc) = 1)
-        select net.id, net.shop, net.price, held.factor, net.moment, net.n
-        from net asof left join held on net.shop = held.shop and net.moment >= held.moment""",
+        select net.id, net.shop, net.price, held.factor, net.moment, sum(net.n)
+        from net asof left join held on net.shop = held.shop and net.moment >= held.moment group by all""",
     "kinds": f"""
         with net as ({_NET.format(columns="shop, price", only="true")}),
         there as (select shop from net group by shop having sum(n) <> 0)
