@@ -31,6 +31,7 @@ class OnASecondStore(WithoutValues):
     """Histories are those of the first one too; what stores differ in is how a change is committed."""
 
     test_after_any_history_holds_what_readers_see = None
+    test_rows_known_by_an_id_are_those_that_readers_see = None
 
 
 class TestPostgresChanges(WithoutValues, ChangeLogConformance):
