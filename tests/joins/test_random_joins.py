@@ -112,7 +112,7 @@ def check_joined(scenario: Scenario, schedule: Schedule, executors: list[str], s
 
 @pytest.mark.slow
 @given(join_scenarios(), SCHEDULES, CUTS, st.booleans())
-@settings(examples(60, fewest=10), suppress_health_check=list(HealthCheck))
+@settings(examples(60, fewest=7), suppress_health_check=list(HealthCheck))
 def test_joined_rows_are_those_of_the_reference(
     scenario: Scenario, schedule: Schedule, cuts: list[Cut], is_sliced: bool
 ) -> None:
