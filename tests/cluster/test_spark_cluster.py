@@ -4,6 +4,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -49,10 +50,17 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
-    with SparkCluster(tmp_path / "cluster") as started_cluster:
-        yield started_cluster
+@pytest.fixture(scope="module")
+def end_of_cluster() -> Iterator[ExitStack]:
+    """What ends the cluster, at the latest behind the last test."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, end_of_cluster: ExitStack) -> SparkCluster:
+    """A master without workers, one for all tests here: its JVM takes seconds of a core. The last test ends it."""
+    return end_of_cluster.enter_context(SparkCluster(tmp_path_factory.mktemp("cluster") / "cluster"))
 
 
 @pytest.fixture
@@ -63,12 +71,16 @@ def tasks(tmp_path: Path) -> Path:
     return folder
 
 
-def driver(cluster: SparkCluster, tasks: Path) -> "subprocess.Popen[str]":
+def driver(cluster: SparkCluster, tasks: Path, defaults: Path | None = None) -> "subprocess.Popen[str]":
+    """A job on the cluster; ``defaults`` replaces the file with all that a driver needs."""
     program = tasks.with_name("job.py")
     program.write_text(JOB)
     return subprocess.Popen(
         [sys.executable, program, tasks],
-        env=cluster.environment(),
+        env={
+            **cluster.environment(),
+            "PYSPARK_SUBMIT_ARGS": f"--properties-file {defaults or cluster.defaults} pyspark-shell",
+        },
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -113,41 +125,13 @@ def listening(nodes: list[Node]) -> set[str]:
     }
 
 
-def test_a_job_survives_the_death_of_a_worker_uses_one_that_comes_and_leaves_nothing_behind(
-    tmp_path: Path, tasks: Path
-) -> None:
-    with SparkCluster(tmp_path / "cluster") as cluster:
-        first, second = cluster.add_workers(2)
-        job = driver(cluster, tasks)
-        try:
-            wait_until(lambda: running_on(tasks) == {"worker-1", "worker-2"} or job.poll() is not None)
-            assert listening(cluster.workers) == {LOOPBACK}
-            (executor,) = cluster.executors(first)
-            cluster.kill(first)
-            assert not is_alive(executor)
-            assert not first.family
-            (third,) = cluster.add_workers(1)
-            wait_until(lambda: "worker-3" in running_on(tasks) or job.poll() is not None)
-            (tasks / "go").touch()
-            assert read_lines(job) == ["ids True", "workers worker-2 worker-3"]
-            cluster.stop(second)
-            assert cluster.workers == [third]
-            assert cluster.state()["aliveworkers"] == 1
-            left = third.family
-            assert len(left) > 2  # the worker, an executor, its Python
-        finally:
-            job.kill()
-            job.communicate()
-    assert not [process for process in left if is_alive(process)]
-    assert stat.S_IMODE(cluster.defaults.stat().st_mode) == 0o600
-
-
 def test_who_does_not_know_the_secret_is_turned_away(cluster: SparkCluster, tasks: Path) -> None:
     lines = [
         line for line in cluster.defaults.read_text().splitlines() if not line.startswith("spark.authenticate.secret")
     ]
-    cluster.defaults.write_text("\n".join([*lines, "spark.authenticate.secret guessed"]))
-    job = driver(cluster, tasks)
+    guessing_defaults = tasks.with_name("guessing.conf")
+    guessing_defaults.write_text("\n".join([*lines, "spark.authenticate.secret guessed"]))
+    job = driver(cluster, tasks, guessing_defaults)
     try:
         assert job.stderr is not None
         said_lines = next(
@@ -158,3 +142,32 @@ def test_who_does_not_know_the_secret_is_turned_away(cluster: SparkCluster, task
     finally:
         job.kill()
         job.communicate()
+
+
+def test_a_job_survives_the_death_of_a_worker_uses_one_that_comes_and_leaves_nothing_behind(
+    cluster: SparkCluster, end_of_cluster: ExitStack, tasks: Path
+) -> None:
+    first, second = cluster.add_workers(2)
+    job = driver(cluster, tasks)
+    try:
+        wait_until(lambda: running_on(tasks) == {"worker-1", "worker-2"} or job.poll() is not None)
+        assert listening(cluster.workers) == {LOOPBACK}
+        (executor,) = cluster.executors(first)
+        cluster.kill(first)
+        assert not is_alive(executor)
+        assert not first.family
+        (third,) = cluster.add_workers(1)
+        wait_until(lambda: "worker-3" in running_on(tasks) or job.poll() is not None)
+        (tasks / "go").touch()
+        assert read_lines(job) == ["ids True", "workers worker-2 worker-3"]
+        cluster.stop(second)
+        assert cluster.workers == [third]
+        assert cluster.state()["aliveworkers"] == 1
+        left = third.family
+        assert len(left) > 2  # the worker, an executor, its Python
+    finally:
+        job.kill()
+        job.communicate()
+    end_of_cluster.close()
+    assert not [process for process in left if is_alive(process)]
+    assert stat.S_IMODE(cluster.defaults.stat().st_mode) == 0o600
