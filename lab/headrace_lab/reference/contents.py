@@ -178,11 +178,13 @@ def _net(ordered_values: Sequence[WeightedValue]) -> Sequence[WeightedValue]:
 
 def _merge_not_finite(values: Sequence[WeightedValue]) -> list[WeightedValue]:
     """Infinities and NaN once each, if they are left: one may be taken back beside other values of its record."""
-    finite, others = [], []
-    for entry in values:
-        is_other = isinstance(entry[0], float) and not math.isfinite(entry[0])
-        (others if is_other else finite).append(entry)
-    return [*finite, *(entry for entry in _net(sorted(others, key=_by_value)) if entry[1])]
+    others = [entry for entry in values if not _is_finite(entry)]
+    left = [entry for entry in _net(sorted(others, key=_by_value)) if entry[1]]
+    return [*filter(_is_finite, values), *left]
+
+
+def _is_finite(entry: WeightedValue) -> bool:
+    return not isinstance(entry[0], float) or math.isfinite(entry[0])
 
 
 def _pairs(values: Sequence[WeightedValue], outer: Outer | None) -> tuple[Any, ...]:
