@@ -450,10 +450,8 @@ def check_frozen(owner: object) -> None:
 def check_fields(owner: object, what: str, made_fields: Collection[str], declared_fields: Collection[str]) -> None:
     """Raise PipelineError unless ``what``, which ``owner`` made, has exactly the declared fields."""
     if set(made_fields) != set(declared_fields):
-        raise PipelineError(
-            f"{owner!r} made {what} with {', '.join(sorted(made_fields)) or 'no fields'}; "
-            f"it declares {', '.join(sorted(declared_fields))}"
-        )
+        made_text = f"the fields {', '.join(sorted(made_fields))}" if made_fields else "no fields"
+        raise PipelineError(f"{owner!r} made {what} with {made_text}; it declares {', '.join(sorted(declared_fields))}")
 
 
 class Weekday(StrEnum):
