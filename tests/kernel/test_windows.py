@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import headrace as hr
 from headrace.errors import PipelineError
 from headrace.kernel.windows import assign_windows, count_windows, merged_windows, output_times
+from headrace.model.accumulation import TimestampCombiner
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
 from headrace.model.time import GLOBAL_WINDOW_END, Instant, to_instant
@@ -30,6 +32,8 @@ from headrace.model.windows import (
     Window,
     WindowFn,
 )
+from headrace.testing import end, rows, run
+from headrace.testing.pipeline_run import EXECUTORS, Executor
 from headrace_lab.reference import windows as reference
 from tests.building import lengths
 from tests.reference.strategies import examples
@@ -234,3 +238,56 @@ def test_mistakes_of_a_users_windows_name_them() -> None:
         merged_on_columns(BrokenWindows(), rows)
     with pytest.raises(PipelineError, match="is not a window function"):
         assign_windows(WindowFn(), pa.array([5]), {}, {})
+
+
+@dataclass(frozen=True)
+class OddWindows(CustomWindows):
+    """They give whatever they are told to give."""
+
+    assigned: Any
+    merged: Any = None
+    output: Any = Instant(5)
+
+    @property
+    def merges(self) -> bool:
+        return self.merged is not None
+
+    def assign(self, timestamp: Instant, record: Mapping[str, Any]) -> Collection[Window]:
+        return [self.assigned]
+
+    def merge(self, windows: Collection[Window]) -> list[MergeGroup]:
+        return [MergeGroup(frozenset(windows), self.merged)]
+
+    def output_time(self, timestamp: Instant, window: Window) -> Instant:
+        given_time: Instant = self.output
+        return given_time
+
+
+MINUTE = Window(Instant(0), Instant(60_000_000))
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        (OddWindows(Window(Instant(9), Instant(8))), r"gave Window\(start=9, end=8\): a window is"),
+        (OddWindows(Window(0.5, 8)), r"gave Window\(start=0.5, end=8\)"),  # type: ignore[arg-type]
+        (OddWindows(Window("0", "8")), r"gave Window\(start='0', end='8'\)"),  # type: ignore[arg-type]
+        (OddWindows(Window(Instant(0), Instant(2**63 - 1))), r"gave Window\(start=0, end=9223372036854775807\)"),
+        (OddWindows((0, 8)), r"gave \(0, 8\): a window is hr.Window\(start, end\)"),
+        (OddWindows(MINUTE, merged=Window(Instant(9), Instant(8))), r"gave Window\(start=9, end=8\)"),
+        (OddWindows(MINUTE, output=None), "gave the output time None: an output time is"),
+        (OddWindows(MINUTE, output=0.5), "gave the output time 0.5"),
+    ],
+)
+def test_what_is_no_interval_in_time_stops_the_run(where: OddWindows, told: str, executor: Executor) -> None:
+    source = hr.json("landing", {"at": datetime}).event_time("at", bound="0s")
+    how = hr.discarding("0s", timestamp=TimestampCombiner.EARLIEST)
+    pipeline = hr.Pipeline("odd", source, key=None, what={"n": hr.count()}, where=where, how=how)
+    with pytest.raises(PipelineError, match=told):
+        run(pipeline, [rows({"at": "1970-01-01T00:00:00Z"}), end()], executor=executor)
+
+
+def test_an_empty_window_holds_what_it_is_given() -> None:
+    window = Window(Instant(7), Instant(7))
+    assert on_columns(OddWindows(window), [5], [0], [{"step": 1}]) == [(0, 7, 7, True, 5)]

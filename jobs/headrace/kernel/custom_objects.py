@@ -22,7 +22,7 @@ from headrace.kernel.columns import Ints, own_arrow_type
 from headrace.model.arguments import user_code
 from headrace.model.time import Instant
 from headrace.model.triggers import custom
-from headrace.model.windows import CustomWindows, MergeGroup, Window
+from headrace.model.windows import CustomWindows, MergeGroup, Window, require_instant, require_interval
 from headrace.program.triggers.leaves import DEADLINE, HAS_FINISHED, RECORD, TIME_FIELD, state_field
 
 
@@ -42,7 +42,8 @@ def assigned_windows(where: CustomWindows, times: pa.Array, records: pa.Array | 
 
 
 def _windows_of(where: CustomWindows, instant: Instant, record: Mapping[str, Any]) -> list[tuple[int, int, int]]:
-    return [(w.start, w.end, where.output_time(instant, w)) for w in sorted(set(where.assign(instant, record)))]
+    windows = sorted({require_interval(where, window) for window in where.assign(instant, record)})
+    return [(*window, require_instant(where, where.output_time(instant, window))) for window in windows]
 
 
 def custom_output_times(where: CustomWindows, times: Ints, start: Ints, end: Ints) -> Ints:
@@ -51,9 +52,8 @@ def custom_output_times(where: CustomWindows, times: Ints, start: Ints, end: Int
         return times
     with user_code(where, "give the output times of elements"):
         several = zip(times.tolist(), start.tolist(), end.tolist(), strict=True)
-        return np.array(
-            [where.output_time(Instant(instant), _make_window(a, b)) for instant, a, b in several], np.int64
-        )
+        output_times = [where.output_time(Instant(instant), _make_window(a, b)) for instant, a, b in several]
+        return np.array([require_instant(where, timestamp) for timestamp in output_times], np.int64)
 
 
 def merged_custom(where: CustomWindows, key: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -72,7 +72,9 @@ def merged_custom(where: CustomWindows, key: Ints, start: Ints, end: Ints) -> tu
 def _merge_results(where: CustomWindows, windows: Collection[Window]) -> Mapping[Window, Window]:
     """What became of each window that merged. Raises PipelineError if the function breaks its contract (2.6)."""
     with user_code(where, "merge windows of a key"):
-        groups = [MergeGroup(frozenset(sources), result) for sources, result in where.merge(windows)]
+        groups = [
+            MergeGroup(frozenset(sources), require_interval(where, result)) for sources, result in where.merge(windows)
+        ]
     results: dict[Window, Window] = {}
     for sources, result in groups:
         if not sources.isdisjoint(results) or not sources <= set(windows):

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from enum import StrEnum
 from functools import cached_property, singledispatch
+from numbers import Integral
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+from headrace.errors import PipelineError
 from headrace.model import time as model_time
 from headrace.model.arguments import (
     MIDNIGHT,
@@ -301,6 +303,33 @@ class CustomWindows(WindowFn):
         """The timestamp that an element of ``window`` gives its pane; the element's own unless a subclass moves it."""
         del window
         return timestamp
+
+
+_FARTHEST = 2**62
+"""No instant is farther from 1970. With a lateness of any length added, it still has 64 bits."""
+
+
+def require_interval(where: CustomWindows, window: Any) -> Window:
+    """The ``window`` that a user's own function gave. Raises PipelineError if it is no interval in time (2.6)."""
+    if isinstance(window, Window) and all(map(_is_instant, window)) and window.start <= window.end:
+        return window
+    raise PipelineError(
+        f"{where!r} gave {window!r}: a window is hr.Window(start, end), of whole microseconds since 1970, and does not "
+        "end before it starts"
+    )
+
+
+def require_instant(where: CustomWindows, timestamp: Any) -> model_time.Instant:
+    """The output time that a user's own function gave. Raises PipelineError if it is no instant (2.6)."""
+    if _is_instant(timestamp):
+        return model_time.Instant(timestamp)
+    raise PipelineError(
+        f"{where!r} gave the output time {timestamp!r}: an output time is whole microseconds since 1970"
+    )
+
+
+def _is_instant(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and abs(int(value)) <= _FARTHEST
 
 
 @register_word("shifted output time", inner=REQUIRED, shift=REQUIRED)

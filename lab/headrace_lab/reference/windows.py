@@ -20,6 +20,8 @@ from headrace.model.windows import (
     Window,
     WindowFn,
     calendar_window,
+    require_instant,
+    require_interval,
 )
 from headrace_lab.reference.evaluate import Record, evaluate
 
@@ -44,7 +46,7 @@ def assign(  # noqa: PLR0911 (one line for each window function)
         case GlobalWindows():
             return [GLOBAL_WINDOW]
         case CustomWindows():
-            return sorted(set(where.assign(timestamp, record or {})))
+            return sorted({require_interval(where, window) for window in where.assign(timestamp, record or {})})
         case ShiftedOutputTime(inner):
             return assign(inner, timestamp, record, phase)
     raise PipelineError(f"{where!r} is not a window function")
@@ -110,6 +112,7 @@ def _span(windows: Collection[Window]) -> Window:
 def _check_contract(where: CustomWindows, windows: Collection[Window], groups: list[MergeGroup]) -> None:
     used: set[Window] = set()
     for sources, result in groups:
+        require_interval(where, result)
         if sources & used or not sources <= set(windows):
             raise PipelineError(f"{where!r} merged a window twice, or one that it was not given: {sorted(sources)}")
         if result in windows and result not in sources:
@@ -121,7 +124,7 @@ def output_time(where: WindowFn, timestamp: Instant, window: Window) -> Instant:
     """The timestamp that an element lends its pane (EARLIEST, LATEST): its own, unless the window function moves it."""
     match where:
         case CustomWindows():
-            return where.output_time(timestamp, window)
+            return require_instant(where, where.output_time(timestamp, window))
         case ShiftedOutputTime(inner, shift):
             return Instant(output_time(inner, timestamp, window) + shift)
     return timestamp
