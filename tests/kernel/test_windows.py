@@ -246,7 +246,7 @@ class OddWindows(CustomWindows):
 
     assigned: Any
     merged: Any = None
-    output: Any = Instant(5)
+    output: Any = 5
 
     @property
     def merges(self) -> bool:
@@ -268,7 +268,7 @@ MINUTE = Window(Instant(0), Instant(60_000_000))
 
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize(
-    ("where", "told"),
+    ("where", "message"),
     [
         (OddWindows(Window(Instant(9), Instant(8))), r"gave Window\(start=9, end=8\): a window is"),
         (OddWindows(Window(0.5, 8)), r"gave Window\(start=0.5, end=8\)"),  # type: ignore[arg-type]
@@ -280,11 +280,11 @@ MINUTE = Window(Instant(0), Instant(60_000_000))
         (OddWindows(MINUTE, output=0.5), "gave the output time 0.5"),
     ],
 )
-def test_what_is_no_interval_in_time_stops_the_run(where: OddWindows, told: str, executor: Executor) -> None:
+def test_what_is_no_interval_in_time_stops_the_run(where: OddWindows, message: str, executor: Executor) -> None:
     source = hr.json("landing", {"at": datetime}).event_time("at", bound="0s")
     how = hr.discarding("0s", timestamp=TimestampCombiner.EARLIEST)
     pipeline = hr.Pipeline("odd", source, key=None, what={"n": hr.count()}, where=where, how=how)
-    with pytest.raises(PipelineError, match=told):
+    with pytest.raises(PipelineError, match=message):
         run(pipeline, [rows({"at": "1970-01-01T00:00:00Z"}), end()], executor=executor)
 
 
