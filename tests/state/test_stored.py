@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.model.time import NEVER, Instant
+from headrace.model.time import MAX_INSTANT, NEVER, Instant
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
 from headrace.state import file_cache
@@ -69,11 +69,24 @@ def test_due_rows_are_those_whose_time_has_come(rows: list[Row], event: tuple[in
     previous, now = sorted(time)
     clocks = FiringClocks(Instant(event_before), Instant(event_after), Instant(previous), Instant(now))
     layers = Layers(STAGE, (StateLayer((file_cache.SortedFile(batch(rows)),), 0, 0),))
-    users = {key["user"] for key in layers.affected_rows(NOBODY, clocks).to_pylist()}
+    users = affected_users(layers, clocks)
     due = {row.key for row in rows if event_before <= row.due_event < event_after or previous < row.due_time <= now}
     assert users == {row.key for row in rows if row.key in due and row.status != 2}
     waiting = [row.due_event for row in rows if row.due_event >= event_before]
     assert layers.next_due(Instant(event_before), Instant(now))[0] == min(waiting, default=NEVER)
+
+
+def test_plus_infinity_asks_windows_whose_stored_due_is_beyond_it() -> None:
+    """Version 0.2.0 stored the end of a window that ends beyond the end of time."""
+    rows = [Row("beyond", 0, due_event=int(MAX_INSTANT) + 1), Row("never", 0)]
+    layers = Layers(STAGE, (StateLayer((file_cache.SortedFile(batch(rows)),), 0, 0),))
+    now = Instant(0)
+    assert affected_users(layers, FiringClocks(now, MAX_INSTANT, now, now)) == {"beyond"}
+    assert affected_users(layers, FiringClocks(MAX_INSTANT, MAX_INSTANT, now, now)) == set()
+
+
+def affected_users(layers: Layers, clocks: FiringClocks) -> set[str]:
+    return {key["user"] for key in layers.affected_rows(NOBODY, clocks).to_pylist()}
 
 
 @given(st.lists(BATCHES, max_size=5), st.integers(0, 11), st.sampled_from([1, 3, 64]), st.sampled_from([2, 64]))

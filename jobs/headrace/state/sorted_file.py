@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from headrace.kernel.columns import Ints, as_numpy
 from headrace.kernel.state import rows_of
-from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
+from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, NEVER, Instant
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
 from headrace.state.chunks import Hashes, KeyGroupRange, groups_of
@@ -368,17 +368,27 @@ class SortedFile:
         newer run holds what became of it. (Until the watermark has passed its end, the next event-time activation of an
         open window is its end.)
         """
-        steps = [(clocks.watermark_before, clocks.watermark_after), *clocks.percentiles.values()]
-        places = [self.deadlines.event.rows_in(time_before, time_after) for time_before, time_after in steps]
+        places = [self.deadlines.event.rows_in(low, high) for low, high in _steps_of_dues(clocks)]
         places.append(self.deadlines.time.rows_in(clocks.previous_processing_time + 1, clocks.processing_time + 1))
         due: Hashes = self.hashes[np.concatenate(places)]
         return due
 
     def most_due(self, clocks: FiringClocks) -> int:
         """An upper bound of how many rows want an activation under ``clocks`` (a newer run may know better)."""
-        steps = [(clocks.watermark_before, clocks.watermark_after), *clocks.percentiles.values()]
         by_time = self.deadlines.time.most_in(clocks.previous_processing_time + 1, clocks.processing_time + 1)
-        return by_time + sum(self.deadlines.event.most_in(time_before, time_after) for time_before, time_after in steps)
+        return by_time + sum(self.deadlines.event.most_in(low, high) for low, high in _steps_of_dues(clocks))
+
+
+def _steps_of_dues(clocks: FiringClocks) -> list[tuple[Instant, Instant]]:
+    """From where to where watermarks step. Plus infinity is beyond every due: version 0.2.0 stored the ends of windows
+    that end later.
+    """
+    steps = [(clocks.watermark_before, clocks.watermark_after), *clocks.percentiles.values()]
+    return [(_beyond_dues(before), _beyond_dues(after)) for before, after in steps]
+
+
+def _beyond_dues(watermark: Instant) -> Instant:
+    return NEVER if watermark >= MAX_INSTANT else watermark
 
 
 def in_turn(runs: Iterable[SortedFile]) -> Iterator[SortedFile]:
