@@ -210,6 +210,9 @@ answers["begun again"] = {
     "unapproved": asked("one", "cut_over"),
     "approved": asked("one", "cut_over", YES),
 }
+hr.open(root)[resolve_pipeline("clicks")].backfill(branch="one")
+clicks.drop("one")  # as another backfill drops what is left behind
+answers["begun again and dropped"] = [asked("one", one) for one in ("approve", "cut_over")]
 never = {"pipeline": "clicks", "branch": "rows", "promote": "never", "patch": False, "reason": None}
 at_once = {**never, "promote": "at once"}
 answers["never"] = decide("clicks_backfill", "cut_over", **never)
@@ -415,6 +418,13 @@ def test_a_backfill_that_is_cleared_as_a_whole_asks_again_before_readers_see_wha
     assert answer["unapproved"]["entry"] == answer["stale"]["entry"], "nothing moved"
     approval = f"promoted one: once more ({answer['approved']['by']}), approved by bob"
     assert answer["approved"]["entry"]["message"] == approval
+
+
+def test_a_backfill_whose_branch_is_dropped_after_it_began_again_stays_promoted(answers: Any) -> None:
+    approval, cut_over = answers["begun again and dropped"]
+    assert approval["xcom"] is None, approval
+    assert cut_over["entry"] == approval["entry"], "nothing moved"
+    assert cut_over["events"] == [["headrace_clicks", answers["begun again"]["approved"]["entry"]["refs"]["published"]]]
 
 
 def test_a_backfill_may_ask_nobody_or_leave_its_branch(answers: Any) -> None:

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -221,12 +222,15 @@ class CutOverOperator(_BackfillOperator):
 
     def _finish_earlier(self, handle: "PipelineHandle", entry_before: Entry, context: Context) -> Summary:
         """Do what is left of what an earlier try has committed; what readers see then."""
+        from headrace.read.snapshots.snapshot_refs import UnknownBranchError
+
         branch, form = self.branch(context), context["params"]
         output, catalog = form.get("output") or None, handle.catalog
         if form["patch"] or output:
             finish_promotion(handle, entry_before, branch, output=output, patch=form["patch"])
         elif catalog.head().refs.get(MAIN) == entry_before.refs[MAIN]:
-            return result_summary(self._cut_over(context, ""))
+            with suppress(UnknownBranchError):  # the branch has begun again since, and was dropped
+                return result_summary(self._cut_over(context, ""))
         return readers_see(catalog, catalog.published_by_all(catalog.head().refs))
 
     def _cut_over(self, context: Context, message: str) -> RunResult:
