@@ -113,7 +113,7 @@ def _is_committed(catalog: CatalogReader, head: protocol.Head, intent: protocol.
         return True
     raise errors.FencedAfterCommitError(
         f"{where} was committed to branch {branch} and counts: there is nothing to repeat. After that, "
-        "another writer took the branch while this one stood still. So this one must stop"
+        "others went on with the branch, or promoted it, while this writer stood still. So this writer must stop"
     )
 
 
