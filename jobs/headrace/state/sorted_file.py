@@ -384,7 +384,7 @@ def _steps_of_dues(clocks: FiringClocks) -> list[tuple[Instant, Instant]]:
     that end later.
     """
     steps = [(clocks.watermark_before, clocks.watermark_after), *clocks.percentiles.values()]
-    return [(_beyond_dues(before), _beyond_dues(after)) for before, after in steps]
+    return [(_beyond_dues(time_before), _beyond_dues(time_after)) for time_before, time_after in steps]
 
 
 def _beyond_dues(watermark: Instant) -> Instant:
