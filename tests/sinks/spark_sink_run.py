@@ -96,7 +96,7 @@ def follows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
         with_one_session.stop()
     with psycopg.connect(shop.uri) as database:
         database.execute("update held set said = 'of somebody else'")
-    with pytest.raises(SinkRefusedError, match="is no text that apply"):
+    with pytest.raises(SinkRefusedError, match="It must give what apply"):
         shop.deliver()
 
 
