@@ -74,7 +74,7 @@ def _tags(page: Element) -> list[str]:
 
 _batches = st.lists(_TEXTS, min_size=_AT_ONCE, max_size=_AT_ONCE)
 _some = settings(
-    examples(50, fewest=5),
+    examples(50, fewest=4),
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # of a batch, the one that is wrong is named
 )

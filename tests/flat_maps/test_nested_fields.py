@@ -266,7 +266,7 @@ READERS = {
 
 @pytest.mark.parametrize("name", READERS)
 @given(orders=_ORDERS, cut=st.integers(0, 6))
-@settings(examples(30, fewest=6), suppress_health_check=list(HealthCheck))
+@settings(examples(30, fewest=4), suppress_health_check=list(HealthCheck))
 def test_what_reads_them_gives_what_the_reference_gives(
     name: str, orders: list[dict[str, Any] | None], cut: int
 ) -> None:

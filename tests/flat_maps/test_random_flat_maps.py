@@ -95,21 +95,21 @@ _ROWS = flat_scenarios(row_scenarios())
 
 @pytest.mark.slow
 @given(_WIDER | _SIGNED_FLAT, SCHEDULES)
-@settings(examples(30, fewest=5), suppress_health_check=list(HealthCheck))
+@settings(examples(30, fewest=4), suppress_health_check=list(HealthCheck))
 def test_aggregations_are_those_of_the_reference(flat: Flat, schedule: Schedule) -> None:
     check(flat[0], schedule, ["local"], make_records=flat[1])
 
 
 @pytest.mark.slow
 @given(_ROWS, SCHEDULES)
-@settings(examples(15, fewest=5), suppress_health_check=list(HealthCheck))
+@settings(examples(15, fewest=4), suppress_health_check=list(HealthCheck))
 def test_rows_are_those_of_the_reference(flat: Flat, schedule: Schedule) -> None:
     check_rows(flat[0], schedule, ["local"], make_records=flat[1])
 
 
 @pytest.mark.slow
 @given(_WIDER | _SIGNED_FLAT, SCHEDULES)
-@settings(examples(30, fewest=5), suppress_health_check=list(HealthCheck))
+@settings(examples(30, fewest=4), suppress_health_check=list(HealthCheck))
 def test_many_tasks_give_what_the_reference_gives(flat: Flat, schedule: Schedule) -> None:
     in_pieces = set_sizes(least_of_a_file=64, most_of_a_share=256)  # files of a few records are cut
     with SparkStandIn.stand_in(), in_pieces:
@@ -118,7 +118,7 @@ def test_many_tasks_give_what_the_reference_gives(flat: Flat, schedule: Schedule
 
 @pytest.mark.slow
 @given(_BETWEEN_STAGES, SCHEDULES)
-@settings(examples(30, fewest=8), suppress_health_check=list(HealthCheck))
+@settings(examples(30, fewest=6), suppress_health_check=list(HealthCheck))
 def test_what_is_made_of_panes_is_that_of_the_reference(scenario: Scenario, schedule: Schedule) -> None:
     check(scenario, schedule, ["local"], functions={PANE_FUNCTION: repeat_pane})
 

@@ -154,7 +154,7 @@ def withdrawn(standing: list[dict[str, Any]], places: list[int]) -> list[dict[st
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 @given(_HISTORY, st.booleans(), st.booleans())
-@settings(examples(60, fewest=4), suppress_health_check=list(HealthCheck))
+@settings(examples(60, fewest=3), suppress_health_check=list(HealthCheck))
 def test_what_stands_is_what_duckdb_joins(
     tmp_path_factory: pytest.TempPathFactory, kind: Kind, history: list[Any], outer: bool, is_signed: bool
 ) -> None:

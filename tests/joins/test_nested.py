@@ -110,7 +110,7 @@ def infos(draw: st.DrawFn) -> list[dict[str, Any]]:
     parts_behind=st.sampled_from([*PARTS_BEHIND]),
     sides=st.tuples(st.sampled_from([PLAIN, SIGNED_SOURCE]), st.sampled_from([INFOS, SIGNED_INFOS])),
 )
-@settings(examples(60, fewest=6), suppress_health_check=list(HealthCheck))
+@settings(examples(60, fewest=4), suppress_health_check=list(HealthCheck))
 def test_joined_rows_are_those_of_the_reference(  # noqa: PLR0917 - drawn by name
     name: str, left: Any, right: Any, order: int, parts_behind: str, sides: tuple[Any, hr.Input]
 ) -> None:
@@ -135,7 +135,7 @@ LOOKUPS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", LOOKUPS)
 @given(left=records(), right=infos(), order=st.integers(0, 3), parts_behind=st.sampled_from([*PARTS_BEHIND]))
-@settings(examples(60, fewest=6), suppress_health_check=list(HealthCheck))
+@settings(examples(60, fewest=4), suppress_health_check=list(HealthCheck))
 def test_what_is_looked_up_is_as_the_reference_says(
     name: str, left: Any, right: Any, order: int, parts_behind: str
 ) -> None:

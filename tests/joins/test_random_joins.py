@@ -112,7 +112,7 @@ def check_joined(scenario: Scenario, schedule: Schedule, executors: list[str], s
 
 @pytest.mark.slow
 @given(join_scenarios(), SCHEDULES, CUTS, st.booleans())
-@settings(examples(60, fewest=7), suppress_health_check=list(HealthCheck))
+@settings(examples(60, fewest=5), suppress_health_check=list(HealthCheck))
 def test_joined_rows_are_those_of_the_reference(
     scenario: Scenario, schedule: Schedule, cuts: list[Cut], is_sliced: bool
 ) -> None:
@@ -122,7 +122,7 @@ def test_joined_rows_are_those_of_the_reference(
 
 @pytest.mark.slow
 @given(output_join_scenarios(), SCHEDULES, CUTS, st.booleans())
-@settings(examples(40, fewest=4), suppress_health_check=list(HealthCheck))
+@settings(examples(40, fewest=3), suppress_health_check=list(HealthCheck))
 def test_joined_outputs_are_those_of_the_reference(
     scenario: Scenario, schedule: Schedule, cuts: list[Cut], is_sliced: bool
 ) -> None:

@@ -86,6 +86,6 @@ def test_so_do_shares_and_parts(scenario: Scenario, number: int, places: list[in
 
 @pytest.mark.slow
 @given(wider_scenarios(), SCHEDULES)
-@settings(examples(15, fewest=4), suppress_health_check=list(HealthCheck))
+@settings(examples(15, fewest=3), suppress_health_check=list(HealthCheck))
 def test_so_do_runs_over_files(scenario: Scenario, schedule: Schedule) -> None:
     check_runs(scenario, schedule, ["local"])

@@ -64,7 +64,7 @@ _CRASHES = st.lists(st.tuples(st.integers(0, 25), st.none() | st.integers(1, 3),
     rounds=ROUNDS,
     width=st.sampled_from([None, 10]),
 )
-@settings(examples(45, fewest=5), suppress_health_check=list(HealthCheck))
+@settings(examples(45, fewest=4), suppress_health_check=list(HealthCheck))
 def test_crashes_do_not_show(data: st.DataObject, name: str, cut: Cut, rounds: int | None, width: int | None) -> None:
     known_loop = LOOPS[name]
     where = hr.GlobalWindows() if width is None else hr.FixedWindows(f"{width}s")

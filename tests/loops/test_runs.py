@@ -21,7 +21,7 @@ def test_loops_without_a_jvm_give_what_the_reference_gives(scenario: Scenario, s
 
 @pytest.mark.slow
 @given(several(), SCHEDULES)
-@settings(examples(12, fewest=5), suppress_health_check=list(HealthCheck))
+@settings(examples(12, fewest=4), suppress_health_check=list(HealthCheck))
 def test_loops_beside_other_outputs_give_what_the_reference_gives(scenario: Scenario, schedule: Schedule) -> None:
     check(scenario, schedule, ["local"])
 

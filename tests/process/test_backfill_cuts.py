@@ -292,7 +292,7 @@ HISTORIES = st.builds(
 
 @pytest.mark.slow
 @given(pipelines(), HISTORIES)
-@settings(examples(25, fewest=5), suppress_health_check=list(HealthCheck), phases=[Phase.generate])  # each takes long
+@settings(examples(25, fewest=4), suppress_health_check=list(HealthCheck), phases=[Phase.generate])  # each takes long
 def test_what_main_accepted_is_not_late_in_epochs_of_any_size(pipeline: hr.Pipeline, history: History) -> None:
     with TemporaryDirectory() as folder:
         live = Main(Path(folder) / "live", pipeline)

@@ -54,7 +54,7 @@ class AllThreads(Threads):
 
 @pytest.mark.slow  # a run is some tenths of a second, and these are many
 @given(wider_scenarios(), SCHEDULES, CUTS)
-@settings(examples(40, fewest=5), suppress_health_check=list(HealthCheck))
+@settings(examples(40, fewest=4), suppress_health_check=list(HealthCheck))
 def test_runs_by_any_tasks_give_what_the_reference_gives(
     scenario: Scenario, schedule: Schedule, cuts: list[Cut]
 ) -> None:
@@ -88,7 +88,7 @@ def test_runs_by_any_tasks_give_what_the_reference_gives(
 
 @pytest.mark.slow  # as above
 @given(wider_scenarios(), st.integers(1, 3))
-@settings(examples(40, fewest=10), suppress_health_check=list(HealthCheck))
+@settings(examples(40, fewest=7), suppress_health_check=list(HealthCheck))
 def test_runs_that_change_their_executor_give_what_the_reference_gives(scenario: Scenario, epochs: int) -> None:
     turns = cycle([True, *[True] * epochs, False])  # the plan asks first, and then so many epochs
 

@@ -39,15 +39,15 @@ from tests.own_triggers import Jump, Poll, Reminder
 _WANTED_EXAMPLES = os.environ.get("HEADRACE_EXAMPLES")
 
 
-_FEWEST = 8
+_FEWEST = 6
 
 
 def examples(whole: int, fewest: int = _FEWEST) -> settings:
-    """A tenth of ``whole`` seeded examples (``fewest``, or all of them, if that is less), a few with the profile of
+    """A fifteenth of ``whole`` seeded examples (``fewest``, or all of them, if that is less), a few with the profile of
     ``make test-unit``, as many fresh ones as ``HEADRACE_EXAMPLES`` says (``make fuzz``).
     """
     few = settings.get_current_profile_name() == "unit"
-    number = min(whole, settings().max_examples) if few else max(min(whole, fewest), whole // 10)
+    number = min(whole, settings().max_examples) if few else max(min(whole, fewest), whole // 15)
     return settings(
         max_examples=int(_WANTED_EXAMPLES or number),
         derandomize=_WANTED_EXAMPLES is None,

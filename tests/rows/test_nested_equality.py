@@ -76,7 +76,7 @@ def rows_of_duckdb(orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @given(pairs_of_values())
-@settings(examples(80, fewest=15), suppress_health_check=list(HealthCheck))
+@settings(examples(80, fewest=10), suppress_health_check=list(HealthCheck))
 def test_they_are_compared_as_the_reference_and_duckdb_do(orders: list[dict[str, Any]]) -> None:
     local, reference = (
         run(EQUALITY_PIPELINE, [rows(*orders)], executor=executor) for executor in ("local", "reference")

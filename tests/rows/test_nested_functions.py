@@ -67,7 +67,7 @@ def standing_rows(result: Any) -> Counter[str]:
 
 @pytest.mark.parametrize("name", PIPELINES)
 @given(landed_orders=records(), cut=st.integers(0, 5), source=st.sampled_from([PLAIN, SIGNED_SOURCE]))
-@settings(examples(40, fewest=6), suppress_health_check=list(HealthCheck))
+@settings(examples(40, fewest=4), suppress_health_check=list(HealthCheck))
 def test_what_is_made_of_a_group_is_what_the_reference_makes(
     name: str, landed_orders: list[dict[str, Any]], cut: int, source: Any
 ) -> None:

@@ -99,7 +99,7 @@ def distinct_records(name: str, **more: Any) -> hr.Pipeline:
 
 @pytest.mark.parametrize("name", IDS)
 @given(landed_orders=records(), cuts=st.lists(st.integers(0, 12), max_size=3))
-@settings(examples(40, fewest=10), suppress_health_check=list(HealthCheck))
+@settings(examples(40, fewest=7), suppress_health_check=list(HealthCheck))
 def test_the_first_of_each_counts_as_in_the_reference(
     name: str, landed_orders: list[dict[str, Any]], cuts: list[int]
 ) -> None:

@@ -86,7 +86,7 @@ def texts(panes: Any) -> list[str]:
 
 @pytest.mark.parametrize("name", WHENS)
 @given(landed_orders=records(), cut=st.integers(0, 5))
-@settings(examples(40, fewest=6), suppress_health_check=list(HealthCheck))
+@settings(examples(40, fewest=4), suppress_health_check=list(HealthCheck))
 def test_panes_are_those_of_the_reference(name: str, landed_orders: list[dict[str, Any]], cut: int) -> None:
     source, parts = WHENS[name]
     steps = [rows(*part) for part in (landed_orders[:cut], landed_orders[cut:]) if part]

@@ -99,7 +99,7 @@ def count_standing_texts(result: Any) -> Counter[str]:
 
 @pytest.mark.parametrize("name", PIPELINES)
 @given(landed_orders=records(), cut=st.integers(0, 5))
-@settings(examples(40, fewest=4), suppress_health_check=list(HealthCheck))
+@settings(examples(40, fewest=3), suppress_health_check=list(HealthCheck))
 def test_the_kernel_reads_what_the_reference_reads(name: str, landed_orders: list[dict[str, Any]], cut: int) -> None:
     steps = [rows(*part) for part in (landed_orders[:cut], landed_orders[cut:]) if part]
     local, reference = (run(PIPELINES[name](), steps, executor=executor) for executor in ("local", "reference"))

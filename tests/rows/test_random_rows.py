@@ -12,14 +12,14 @@ from tests.rows.random_rows import check_rows, group_scenarios, row_scenarios
 
 @pytest.mark.slow
 @given(row_scenarios(), SCHEDULES)
-@settings(examples(20, fewest=5), suppress_health_check=list(HealthCheck))
+@settings(examples(20, fewest=4), suppress_health_check=list(HealthCheck))
 def test_rows_are_those_of_the_reference(scenario: Scenario, schedule: Schedule) -> None:
     check_rows(scenario, schedule, ["local"])
 
 
 @pytest.mark.slow
 @given(row_scenarios(is_signed=True), SCHEDULES)
-@settings(examples(20, fewest=5), suppress_health_check=list(HealthCheck))
+@settings(examples(20, fewest=4), suppress_health_check=list(HealthCheck))
 def test_rows_of_records_of_both_signs_are_those_of_the_reference(scenario: Scenario, schedule: Schedule) -> None:
     check_rows(scenario, schedule, ["local"])
 
@@ -42,14 +42,14 @@ def test_signed_rows_on_spark_are_those_of_the_reference(
 
 @pytest.mark.slow
 @given(group_scenarios(), SCHEDULES)
-@settings(examples(20, fewest=5), suppress_health_check=list(HealthCheck))
+@settings(examples(20, fewest=4), suppress_health_check=list(HealthCheck))
 def test_rows_of_groups_are_those_of_the_reference(scenario: Scenario, schedule: Schedule) -> None:
     check_rows(scenario, schedule, ["local"])
 
 
 @pytest.mark.slow
 @given(group_scenarios(is_signed=True), SCHEDULES)
-@settings(examples(20, fewest=5), suppress_health_check=list(HealthCheck))
+@settings(examples(20, fewest=4), suppress_health_check=list(HealthCheck))
 def test_rows_of_groups_of_both_signs_are_those_of_the_reference(scenario: Scenario, schedule: Schedule) -> None:
     check_rows(scenario, schedule, ["local"])
 
@@ -65,14 +65,14 @@ def test_rows_of_groups_on_spark_are_those_of_the_reference(
 
 @pytest.mark.slow
 @given(group_scenarios(is_computed=True), SCHEDULES)
-@settings(examples(20, fewest=5), suppress_health_check=list(HealthCheck))
+@settings(examples(20, fewest=4), suppress_health_check=list(HealthCheck))
 def test_computed_rows_are_those_of_the_reference(scenario: Scenario, schedule: Schedule) -> None:
     check_rows(scenario, schedule, ["local"])
 
 
 @pytest.mark.slow
 @given(group_scenarios(is_signed=True, is_computed=True), SCHEDULES)
-@settings(examples(20, fewest=5), suppress_health_check=list(HealthCheck))
+@settings(examples(20, fewest=4), suppress_health_check=list(HealthCheck))
 def test_computed_rows_of_both_signs_are_those_of_the_reference(scenario: Scenario, schedule: Schedule) -> None:
     check_rows(scenario, schedule, ["local"])
 

@@ -13,7 +13,7 @@ from tests.rows.row_histories import ACTIONS, History
 
 @pytest.mark.slow
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(ACTIONS), min_size=5, max_size=12))
-@settings(examples(20, fewest=3), suppress_health_check=list(HealthCheck))
+@settings(examples(20, fewest=2), suppress_health_check=list(HealthCheck))
 def test_what_stands_is_what_was_read_whatever_becomes_of_snapshots(seed: int, actions: list[str]) -> None:
     with TemporaryDirectory() as folder:
         history = History(Path(folder), seed)

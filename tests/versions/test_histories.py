@@ -100,7 +100,7 @@ Executor = Literal["local", "reference"]
 
 @EXECUTORS
 @given(seed=SEEDS)
-@settings(examples(80, fewest=5))
+@settings(examples(80, fewest=4))
 def test_what_stands_are_the_newest_versions(seed: int, executor: Executor) -> None:
     chance = random.Random(seed)
     source, order = chance.choice([(FEED, "version desc nulls last,"), (UNORDERED_FEED, "")])
@@ -123,7 +123,7 @@ def test_what_stands_are_the_newest_versions(seed: int, executor: Executor) -> N
 
 
 @given(seed=SEEDS)
-@settings(examples(20, fewest=3))
+@settings(examples(20, fewest=2))
 def test_runs_over_files_give_the_same_however_they_are_cut(seed: int) -> None:
     chance = random.Random(seed)
     records = history(chance)
@@ -305,7 +305,7 @@ def compact_messages(messages: Sequence[Record], end: int, chance: random.Random
 
 @EXECUTORS
 @given(seed=SEEDS)
-@settings(examples(60, fewest=5))
+@settings(examples(60, fewest=4))
 def test_compaction_changes_nothing(seed: int, executor: Executor) -> None:
     chance = random.Random(seed)
     sent_messages = messages(chance)
