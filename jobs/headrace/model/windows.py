@@ -305,10 +305,6 @@ class CustomWindows(WindowFn):
         return timestamp
 
 
-_FARTHEST = 2**62
-"""No instant is farther from 1970. With a lateness of any length added, it still has 64 bits."""
-
-
 def require_interval(where: CustomWindows, window: Any) -> Window:
     """The ``window`` that a user's own function gave. Raises PipelineError if it is no interval in time (2.6)."""
     if isinstance(window, Window) and all(map(_is_instant, window)) and window.start <= window.end:
@@ -329,7 +325,7 @@ def require_instant(where: CustomWindows, timestamp: Any) -> model_time.Instant:
 
 
 def _is_instant(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and abs(int(value)) <= _FARTHEST
+    return isinstance(value, Integral) and not isinstance(value, bool) and abs(int(value)) <= model_time.NEVER
 
 
 @register_word("shifted output time", inner=REQUIRED, shift=REQUIRED)
